@@ -1,0 +1,131 @@
+"""The process-wide options, as attributes of one object: `fnx.config`.
+
+Receives assignments (`fnx.config.strong_zero = False`) and the environment variables
+`FNX_DEBUG` and `FNX_CHECK`; every name, type and range is checked. To add an option,
+add one row to `OPTIONS` and one annotation to `Config`. Default dtypes are no option:
+they are scoped (`fnx.default_dtypes`). Next on the walk: `fnx/dtypes.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fnx.errors import ArgumentError, OptionError, hide_frames
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the option table; `values` lists what an integer option may be."""
+
+    default: bool | int
+    meaning: str
+    variable: str | None = None
+    values: range | None = None
+
+    def validate(self, name: str, value: object) -> bool | int:
+        """The value in the option's own type, or an error that names the option."""
+        kind = type(self.default)
+        if type(value) is not kind:
+            raise ArgumentError(
+                f"fnx.config.{name} takes {kind.__name__} ({self.meaning}), got "
+                f"{value!r} of type {type(value).__name__}."
+            )
+        if self.values is not None and value not in self.values:
+            raise OptionError(
+                f"fnx.config.{name} takes {self.values[0]} to {self.values[-1]} "
+                f"({self.meaning}), got {value}."
+            )
+        return value
+
+    def parse(self, text: str) -> bool | int:
+        """The value that an environment variable's text means."""
+        if not text.strip().isdecimal():
+            raise OptionError(f"{self.variable} takes a number, got {text!r}.")
+        number = int(text)
+        return bool(number) if isinstance(self.default, bool) else number
+
+
+OPTIONS: Mapping[str, Option] = {
+    "strong_zero": Option(
+        True, "an exactly zero tangent or cotangent times inf or nan is zero"
+    ),
+    "debug": Option(
+        0,
+        "1 timings, 2 programs, 3 groups and plans, 4 kernels, 5 LLVM IR or CUDA C, "
+        "6 assembly; any level shows fnx's own frames in tracebacks",
+        variable="FNX_DEBUG",
+        values=range(7),
+    ),
+    "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
+}
+
+
+class Config:
+    """The options of this process; reading one is a plain attribute access.
+
+    >>> from fnx.config import config
+    >>> config.strong_zero
+    True
+    >>> with config.override(strong_zero=False):
+    ...     config.strong_zero
+    False
+    """
+
+    __slots__ = ("_lock", *OPTIONS)
+
+    strong_zero: bool
+    debug: int
+    check: bool
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        object.__setattr__(self, "_lock", threading.RLock())
+        for name, option in OPTIONS.items():
+            text = environment.get(option.variable) if option.variable else None
+            setattr(self, name, option.default if text is None else option.parse(text))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an option after checking its name, type and range."""
+        option = self._option(name)
+        with object.__getattribute__(self, "_lock"):
+            object.__setattr__(self, name, option.validate(name, value))
+            if name == "debug":
+                hide_frames(self.debug == 0)
+
+    def __delattr__(self, name: str) -> None:
+        """Refuse: an option always has a value."""
+        raise OptionError(f"fnx.config.{name} cannot be deleted; assign its default.")
+
+    def __repr__(self) -> str:
+        """The options and their values, one a line."""
+        rows = [f"  {name}={getattr(self, name)!r}" for name in OPTIONS]
+        return "\n".join(["fnx.config:", *rows])
+
+    @contextmanager
+    def override(self, **options: Any) -> Iterator[None]:
+        """Set options for a `with` block, in the whole process (all threads)."""
+        before = {name: getattr(self, self._known(name)) for name in options}
+        try:
+            for name, value in options.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+    def _option(self, name: str) -> Option:
+        return OPTIONS[self._known(name)]
+
+    def _known(self, name: str) -> str:
+        if name not in OPTIONS:
+            known = ", ".join(OPTIONS)
+            raise OptionError(f"fnx.config has no option {name!r}; it has {known}.")
+        return name
+
+
+config = Config()
+"""The options of this process."""

@@ -1,0 +1,232 @@
+"""Every error that fnx raises, how its text is composed, and which frames it shows.
+
+User mistakes are subclasses of `FnxError` and of the builtin that a Python programmer
+expects (`TypeError`, `ValueError`, `IndexError`); gaps in fnx are `MissingRule`; broken
+invariants are `InternalError`. `explain` composes the text (the user's line, what was
+asked, why not, what to do); `api_boundary` hides fnx's own frames from a traceback.
+Imports nothing of fnx; next on the walk: `fnx/config.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, FrameType, TracebackType
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FnxError(Exception):
+    """Base of every error that fnx raises on purpose."""
+
+
+class ShapeError(FnxError, TypeError):
+    """Shapes that do not fit together."""
+
+
+class DTypeError(FnxError, TypeError):
+    """A dtype that fnx does not support, or that this operation does not accept."""
+
+
+class AxisError(FnxError, ValueError):
+    """An axis that the array, or the surrounding `vmap` or `pmap`, does not have."""
+
+
+class ArgumentError(FnxError, TypeError):
+    """An argument of the wrong kind, or a wrong number of arguments."""
+
+
+class OptionError(FnxError, ValueError):
+    """An option with a name or a value that fnx does not know."""
+
+
+class TreeError(FnxError, ValueError):
+    """Trees (pytrees) whose structures should agree and do not."""
+
+
+class TracerValueError(FnxError, TypeError):
+    """Python asked a tracer for a value that depends on an unknown argument."""
+
+
+UnknownValueError = TracerValueError
+"""The same class, under the name that says what the tracer lacks."""
+
+
+class LeakedTracerError(FnxError, RuntimeError):
+    """A tracer was used after the trace that made it had ended."""
+
+
+class ImmutableError(FnxError, TypeError):
+    """An attempt to write into an array; arrays never change."""
+
+
+class IndexOutOfRange(FnxError, IndexError):
+    """A concrete index outside its axis."""
+
+
+class MissingRule(FnxError, NotImplementedError):
+    """A primitive lacks a rule: a gap in fnx (or in a user's primitive), not in the
+    use.
+
+    >>> print(MissingRule("sort", "jvp", "fnx/ops/sort.py"))
+    primitive 'sort' has no 'jvp' rule: add the method to its class in fnx/ops/sort.py
+    """
+
+    def __init__(self, primitive: str, rule: str, file: str) -> None:
+        super().__init__(primitive, rule, file)  # the fields, so that it pickles
+        self.primitive, self.rule, self.file = primitive, rule, file
+
+    def __str__(self) -> str:
+        """The message: which primitive, which rule, which file."""
+        return (
+            f"primitive {self.primitive!r} has no {self.rule!r} rule: add the method "
+            f"to its class in {self.file}"
+        )
+
+
+class InternalError(FnxError, RuntimeError):
+    """A broken invariant inside fnx: always a bug of fnx."""
+
+
+def broken_pass(name: str, reason: str, before: object, after: object) -> InternalError:
+    """The `InternalError` of a compiler pass, with the IR before and after it.
+
+    >>> print(broken_pass("fuse", "a value is used twice", "a b", "a c"))
+    pass 'fuse': a value is used twice
+    --- before fuse
+    a b
+    --- after fuse
+    a c
+    """
+    both = f"--- before {name}\n{before}\n--- after {name}\n{after}"
+    return InternalError(f"pass {name!r}: {reason}\n{both}")
+
+
+# ---------------------------------------------------------------- the user's line
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One line of the user's code: what an equation remembers of where it came from."""
+
+    code: CodeType
+    line: int
+
+    @property
+    def file(self) -> str:
+        """The path of the file as Python knows it (made up for notebook cells)."""
+        return self.code.co_filename
+
+    @property
+    def function(self) -> str:
+        """The qualified name of the function that the line stands in."""
+        return self.code.co_qualname
+
+    @property
+    def text(self) -> str:
+        """The line itself, or '' where Python cannot find the file."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        """`file:line (function): text`."""
+        place = f"{_short_path(self.file)}:{self.line} ({self.function})"
+        return f"{place}: {self.text}" if self.text else place
+
+
+def user_source() -> Source | None:
+    """The innermost line on the stack that is not fnx's own, or None if all are."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_internal(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None else Source(frame.f_code, frame.f_lineno)
+
+
+def explain(
+    asked: str, reason: str = "", fix: str = "", source: Source | str | None = None
+) -> str:
+    """Compose an error text: the user's line, what was asked, why not, what to do.
+
+    >>> print(explain("dot(x: f32[3], y: f32[4])", "sizes 3 and 4 differ", "slice y"))
+    dot(x: f32[3], y: f32[4]): sizes 3 and 4 differ.
+      Fix: slice y.
+    """
+    lines = [] if source is None else [f"{source}"]
+    lines.append(_sentence(f"{asked}: {reason}" if reason else asked))
+    if fix:
+        lines.append(f"  Fix: {_sentence(fix)}")
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ")", "\n", ":")) else f"{text}."
+
+
+def _short_path(path: str) -> str:
+    """The path relative to the working folder if it lies inside it."""
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
+
+
+# ---------------------------------------------------------------- tracebacks
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_INTERNAL_ROOTS = (_HERE + os.sep, f"{_HERE}_cuda{os.sep}")
+_frames_hidden = True
+
+
+def hide_frames(hidden: bool) -> None:
+    """Turn the hiding of fnx's frames on or off; `fnx.config.debug` calls it."""
+    global _frames_hidden
+    _frames_hidden = hidden
+
+
+def is_internal(code: CodeType) -> bool:
+    """Whether a code object belongs to fnx or fnx_cuda rather than to the user."""
+    return code.co_filename.startswith(_INTERNAL_ROOTS)
+
+
+def api_boundary(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a public function: user errors leave it without fnx's own frames.
+
+    Errors that show a fault in fnx (`InternalError`, `MissingRule`, any foreign
+    exception raised by fnx's own lines) keep theirs, and so does everything under
+    `FNX_DEBUG`.
+    """
+
+    @functools.wraps(function)
+    def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if _frames_hidden and _is_users(error):
+                error.__traceback__ = _without_internal(error.__traceback__)
+            raise
+
+    return boundary
+
+
+def _is_users(error: Exception) -> bool:
+    if isinstance(error, FnxError):
+        return not isinstance(error, MissingRule | InternalError)
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and not is_internal(last.tb_frame.f_code)
+
+
+def _without_internal(traceback: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while traceback is not None:
+        if not is_internal(traceback.tb_frame.f_code):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    chain: TracebackType | None = None
+    for entry in reversed(kept):
+        chain = TracebackType(chain, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return chain

@@ -1,0 +1,36 @@
+"""What every test shares: checkers on, fixed seeds, and the optional oracle.
+
+Receives nothing; sets `FNX_CHECK=1` before fnx is imported, loads the deterministic
+hypothesis profile, and gives the `jax` fixture, which skips where JAX is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["FNX_CHECK"] = "1"  # before the first import of fnx reads it
+
+import hypothesis
+import numpy as np
+import pytest
+
+hypothesis.settings.register_profile(
+    "fnx", derandomize=True, deadline=None, database=None, print_blob=True
+)
+hypothesis.settings.load_profile("fnx")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """NumPy random numbers, the same in every run."""
+    return np.random.default_rng(20240607)
+
+
+@pytest.fixture(scope="session")
+def jax():
+    """JAX with 64-bit types, the oracle of tests marked `oracle`."""
+    module = pytest.importorskip("jax", reason="the oracle tests compare with JAX")
+    pytest.importorskip("jax.numpy")
+    module.config.update("jax_enable_x64", True)
+    module.config.update("jax_platforms", "cpu")
+    return module
