@@ -1,0 +1,68 @@
+"""The named axes that are bound where a function is being traced.
+
+`vmap(axis_name=)`, `pmap` and `shard_map` bind a name to a size while they trace; a
+collective looks its axis up when it is called, so that a name nobody bound is an error
+at the user's line. Receives names and sizes, gives sizes. Next on the walk:
+`fnx/ops/collective.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from fnx import errors
+
+
+class _Bound(threading.local):
+    """Per thread: the bound axes, outermost first."""
+
+    axes: tuple[tuple[Hashable, int], ...] = ()
+
+
+_bound = _Bound()
+
+
+@contextmanager
+def bound_axis(name: Hashable, size: int) -> Iterator[None]:
+    """A context in which an axis of that name and size is bound.
+
+    An axis of the same name bound further out is hidden inside. `None` binds nothing.
+
+    >>> with bound_axis("batch", 8):
+    ...     axis_size("batch")
+    8
+    """
+    before = _bound.axes
+    if name is not None:
+        _bound.axes = (*before, (name, size))
+    try:
+        yield
+    finally:
+        _bound.axes = before
+
+
+def bound_axes() -> tuple[tuple[Hashable, int], ...]:
+    """The (name, size) pairs bound here, outermost first."""
+    return _bound.axes
+
+
+def axis_size(name: Hashable) -> int:
+    """The size of the innermost axis of that name.
+
+    Raises `AxisError` where no axis of that name is bound.
+    """
+    for known, size in reversed(_bound.axes):
+        if known == name:
+            return size
+    names = ", ".join([repr(known) for known, _ in _bound.axes])
+    found = f"the axes bound here are {names}" if names else "no axis is bound here"
+    raise errors.AxisError(
+        errors.explain(
+            f"the axis name {name!r} is not bound",
+            found,
+            "call it inside fnx.vmap(..., axis_name=...), pmap or shard_map with that "
+            "name",
+        )
+    )

@@ -1,0 +1,63 @@
+"""Verifies a Program: what every transformation promises of its result.
+
+Receives a `Program` and the name of the pass that made it; gives it back or raises
+`InternalError` with the pass and the program. Runs where `config.check` is set, which
+tests always do.
+"""
+
+from __future__ import annotations
+
+from fnx import errors
+from fnx.config import config
+from fnx.core.program import Eqn, Program, Var, params_key, sub_programs
+
+
+def checked(program: Program, made_by: str) -> Program:
+    """The program itself, verified where checking is on."""
+    if config.check:
+        problem = find_problem(program)
+        if problem:
+            raise errors.InternalError(
+                f"{made_by} made an invalid program: {problem}\n{program}"
+            )
+    return program
+
+
+def find_problem(program: Program) -> str | None:
+    """What is wrong with a program, in words; `None` where nothing is."""
+    defined: set[Var] = set()
+    for var in program.inputs:
+        if var in defined:
+            return f"an input of type {var.type} stands twice"
+        defined.add(var)
+    for number, eqn in enumerate(program.eqns):
+        problem = _equation_problem(eqn, defined)
+        if problem:
+            return f"equation {number} ({eqn.primitive.name}): {problem}"
+        defined.update(eqn.outputs)
+    for atom in program.outputs:
+        if isinstance(atom, Var) and atom not in defined:
+            return f"an output of type {atom.type} is not defined"
+    return None
+
+
+def _equation_problem(eqn: Eqn, defined: set[Var]) -> str | None:
+    for atom in eqn.inputs:
+        if isinstance(atom, Var) and atom not in defined:
+            return f"an input of type {atom.type} is not defined before it"
+    if not defined.isdisjoint(eqn.outputs):
+        return "an output is defined already"
+    try:
+        hash(params_key(eqn.params))
+    except TypeError:
+        return f"params are not hashable: {eqn.params}"
+    types = eqn.primitive.infer(*[a.type for a in eqn.inputs], **eqn.params)
+    many = types if eqn.primitive.multiple else (types,)
+    found = tuple([var.type for var in eqn.outputs])
+    if tuple(many) != found:
+        return f"outputs are {found}, its rule infers {tuple(many)}"
+    for inner in sub_programs(eqn):
+        problem = find_problem(inner)
+        if problem:
+            return problem
+    return None

@@ -1,0 +1,203 @@
+"""Primitive: what an equation means. One object an operation, every rule a method.
+
+A subclass overrides the rules that it has; a rule that is asked for and missing raises
+`MissingRule` with the place where it belongs. Fusibility and linearity are attributes
+here, never lists of names elsewhere. Families of primitives that share rules are in
+`fnx.ops.families`. Next on the walk: the rules themselves, in `fnx.ops`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from fnx import errors
+from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.trace import bind
+from fnx.core.types import ArrayType
+
+Types = ArrayType | tuple[ArrayType, ...]
+
+RULES = ("infer", "reference", "jvp", "transpose", "batch", "element", "steps")
+
+
+class Primitive:
+    """An operation that programs are made of; the object is the callable.
+
+    Rules receive arrays (concrete or traced) as positional arguments and the params
+    as keywords. `multiple` says whether the rules give a tuple of results or one.
+
+    * `infer(*types, **params)`: the output type, or a user error
+    * `reference(*arrays, **params)`: the value, in NumPy
+    * `jvp(primals, tangents, **params)`: output and tangent; `None` is a zero tangent
+    * `transpose(ct, *inputs, **params)`: cotangents of the linear inputs, `None` for
+      the others; a linear input is given as a `LinearInput`
+    * `batch(axis, args, mapped, **params)`: the same operation one axis up; mapped
+      arguments have the new axis at 0; gives the output and whether it is mapped
+    * `element(k, index, *inputs, **params)`: the scalar at `index`, as an expression
+    * `steps(plan, *inputs, **params)`: how an operation that cannot fuse runs
+    """
+
+    name: str
+    multiple: ClassVar[bool] = False
+    # Whether the output is a linear function of some inputs (so `transpose` is due).
+    linear: bool = False
+    # Whether the arguments may be exchanged, for common subexpressions.
+    commutative: bool = False
+    # Whether eager calls go through the compiler (primitives that hold programs).
+    compiled: ClassVar[bool] = False
+    # Whether it does something besides computing its outputs (so it is never dropped).
+    effect: ClassVar[bool] = False
+    # Whether `batch` must be asked even if no argument is mapped (collectives over a
+    # named axis, and primitives that hold programs, which may contain one).
+    sees_axes: ClassVar[bool] = False
+    # Whether its params hold something that is equal only to itself (see `core.cache`).
+    personal: ClassVar[bool] = False
+    # How many times one element of an input is read while the output is computed:
+    # "once" (elementwise, slices), "many" (broadcasts, gathers), "folded" (reductions).
+    reads: str = "once"
+    # Whether computing the output again is as cheap as loading it.
+    cheap: bool = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        _registry[name] = self
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        """Applies the primitive: recorded inside a trace, run at once outside any."""
+        return bind(self, args, params)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return primitive, (self.name,)
+
+    def infer(self, *types: ArrayType, **params: Any) -> Any:
+        """The output type (a tuple of types if `multiple`), or a user error."""
+        raise self.missing("infer")
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        """The value in NumPy: eager path, constant folding, oracle of the tests."""
+        raise self.missing("reference")
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Output and tangent; `None` stands for a zero tangent."""
+        raise self.missing("jvp")
+
+    def transpose(self, ct: Any, *inputs: Any, **params: Any) -> Sequence[Any]:
+        """Cotangents of the linear inputs, `None` for the others."""
+        raise self.missing("transpose")
+
+    def batch(
+        self, axis: Any, args: Sequence[Any], mapped: Sequence[bool], **params: Any
+    ) -> tuple[Any, Any]:
+        """The operation over arguments with a leading axis; output and mapped."""
+        raise self.missing("batch")
+
+    def element(self, k: Any, index: Any, *inputs: Any, **params: Any) -> Any:
+        """The scalar at `index` as a kernel expression (a tuple if `multiple`)."""
+        raise self.missing("element")
+
+    def steps(self, plan: Any, *inputs: Any, **params: Any) -> Any:
+        """Adds to `plan` the steps that compute this operation."""
+        raise self.missing("steps")
+
+    def split(self, known: Sequence[bool], eqn: Eqn) -> tuple[Eqn, Eqn] | None:
+        """The equation cut in a known and an unknown one; `None` if it is atomic.
+
+        Only primitives that hold programs can be cut: the known equation's outputs
+        are the known outputs (in the places where `eqn` has them) and the residuals
+        that the unknown equation reads.
+        """
+        return None
+
+    def body(self, **params: Any) -> Program | None:
+        """The program that an equation stands for, if the compiler may inline it."""
+        return None
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Whether `element` serves these input types."""
+        return self.has("element")
+
+    def alignment(
+        self, position: int, types: Sequence[ArrayType], **params: Any
+    ) -> tuple[int | None, ...] | None:
+        """For each axis of an input, the output axis that it runs along.
+
+        `None` for an axis that is folded away. `None` as a whole (the default) where
+        an input's index is no such renaming of the output's.
+        """
+        return None
+
+    def is_view(self, **params: Any) -> bool:
+        """Whether the output has the bytes of the only input, in the same order."""
+        return False
+
+    def absorb(
+        self, inputs: Sequence[Atom], makers: Mapping[Var, Eqn], **params: Any
+    ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+        """Inputs and params that take in the equations `makers` of some inputs.
+
+        The output must be the same, bit for bit.
+        """
+        return None
+
+    def identity(self, inputs: Sequence[Atom], **params: Any) -> Atom | None:
+        """The input or literal that the output is equal to, bit for bit, if any."""
+        return None
+
+    def has(self, rule: str) -> bool:
+        """Whether this primitive overrides a rule."""
+        return getattr(type(self), rule) is not getattr(Primitive, rule)
+
+    def missing(self, rule: str) -> Exception:
+        """The error for a rule that was asked for and is not there."""
+        return errors.MissingRule(self.name, rule, inspect.getfile(type(self)))
+
+
+_registry: dict[str, Primitive] = {}
+
+
+def primitive(name: str) -> Primitive:
+    """The primitive of that name."""
+    return _registry[name]
+
+
+def primitives() -> list[Primitive]:
+    """Every primitive, in order of definition."""
+    return list(_registry.values())
+
+
+class LinearInput:
+    """Given to `transpose` in the place of an input that is linear: only its type."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the input."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the input."""
+        return self.type.dtype
+
+
+def is_linear(value: Any) -> bool:
+    """Whether a transpose rule's input is one that it owes a cotangent."""
+    return isinstance(value, LinearInput)
+
+
+class MappedAxis(NamedTuple):
+    """The axis that a `batch` rule maps over: its name, if it has one, and its size."""
+
+    name: Any
+    size: int

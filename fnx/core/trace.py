@@ -1,0 +1,346 @@
+"""Tracing: runs a Python function on tracers and records what it does as a Program.
+
+`bind` is the one way into the system: outside any trace it runs the primitive, inside
+it appends an equation to the innermost builder. A tracer of an outer trace, or a
+concrete array, that an inner trace meets becomes a captured input of the inner program,
+so that nested derivatives cannot be confused with each other.
+A trace may know the values of its inputs (`grad` of a concrete array); then Python may
+ask a tracer for its value, and the equations it depends on are evaluated on demand.
+Next on the walk: `simplify.py`, then the transformations.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from fnx import errors
+from fnx.core import hooks
+from fnx.core.array import Array
+from fnx.core.program import Atom, Eqn, Literal, Program, Var
+from fnx.core.types import ArrayType
+from fnx.errors import Source, user_source
+
+if TYPE_CHECKING:
+    from fnx.core.primitive import Primitive
+
+
+class _State(threading.local):
+    """Per thread: the innermost trace, and the source line to record, if fixed."""
+
+    builder: Builder | None = None
+    source: Source | None = None
+
+
+_state = _State()
+
+
+class Tracer(Array):
+    """Stands for an array while a function is traced."""
+
+    __slots__ = ("atom", "builder", "type")
+
+    def __init__(self, builder: Builder, atom: Atom) -> None:
+        self.builder = builder
+        self.atom = atom
+        self.type = atom.type
+
+    def concrete(self) -> Array:
+        """The concrete array of this tracer's value, evaluated on demand.
+
+        Raises `TracerValueError` where the value depends on an argument that is not
+        known while tracing.
+        """
+        return self.builder.value(self.atom)
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        return self.concrete()._numpy()
+
+    def __repr__(self) -> str:
+        if self.builder.unknown_inputs(self.atom):
+            return f"Tracer<{self.type}>"
+        return repr(self.concrete())
+
+    def __str__(self) -> str:
+        if self.builder.unknown_inputs(self.atom):
+            return repr(self)
+        return str(self.concrete())
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError(
+            f"a traced array ({self.type}) cannot be pickled: it has a value only "
+            "after the transformation has run; return it from the function instead"
+        )
+
+
+class Builder:
+    """A trace in progress: the equations so far, and what is known of its inputs."""
+
+    __slots__ = ("captured", "eqns", "inputs", "makers", "names", "outer", "values")
+
+    def __init__(self, outer: Builder | None) -> None:
+        self.outer = outer
+        self.inputs: list[Var] = []
+        self.names: dict[Var, str] = {}
+        self.captured: dict[int, tuple[Var, Array]] = {}
+        self.eqns: list[Eqn] = []
+        self.makers: dict[Var, Eqn] = {}
+        # Concrete arrays, or tracers of outer builders, that a variable stands for.
+        self.values: dict[Var, Array] = {}
+
+    def new_input(self, type: ArrayType, name: str, value: Array | None) -> Tracer:
+        """Adds an input; `value` is what it stands for, where that is known."""
+        var = Var(type)
+        self.inputs.append(var)
+        self.names[var] = name
+        if value is not None:
+            self.values[var] = value
+        return Tracer(self, var)
+
+    def atom(self, value: Any) -> Atom:
+        """The atom of this trace for a value; foreign arrays become captured inputs."""
+        if isinstance(value, Tracer):
+            if value.builder is self or isinstance(value.atom, Literal):
+                return value.atom
+            self._check_outer(value)
+            return self.capture(value)
+        if isinstance(value, Array):
+            return self.capture(value)
+        return value if isinstance(value, Literal) else Literal(value)
+
+    def capture(self, value: Array) -> Var:
+        """The input that stands for an array from outside of the trace."""
+        found = self.captured.get(id(value))
+        if found is None:
+            var = Var(value.type)
+            # The pair keeps the value alive, so that its id stays its own.
+            found = self.captured[id(value)] = (var, value)
+            self.values[var] = value
+        return found[0]
+
+    def _check_outer(self, tracer: Tracer) -> None:
+        builder: Builder | None = self
+        while builder is not None:
+            if builder is tracer.builder or id(tracer) in builder.captured:
+                return
+            builder = builder.outer
+        raise leaked(tracer)
+
+    def add(
+        self, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any]
+    ) -> Any:
+        """Appends one equation; gives its output tracer, or a tuple of them."""
+        inputs = tuple([self.atom(arg) for arg in args])
+        types = primitive.infer(*[atom.type for atom in inputs], **params)
+        many = types if primitive.multiple else (types,)
+        outputs = tuple([Var(type) for type in many])
+        eqn = Eqn(primitive, inputs, outputs, params, _state.source or user_source())
+        self.eqns.append(eqn)
+        for var in outputs:
+            self.makers[var] = eqn
+        if primitive.multiple:
+            return tuple([Tracer(self, var) for var in outputs])
+        return Tracer(self, outputs[0])
+
+    def value(self, atom: Atom) -> Array:
+        """The concrete value of an atom; raises where it depends on unknown inputs."""
+        if isinstance(atom, Literal):
+            return cast(Array, hooks.constant(atom))
+        unknown = self.unknown_inputs(atom)
+        if unknown:
+            raise self._unknown_value(atom, unknown)
+        with suspended():
+            for eqn in self._slice(atom)[1]:
+                args = [self._known(a) for a in eqn.inputs]
+                results = bind(eqn.primitive, args, eqn.params)
+                many = results if eqn.primitive.multiple else (results,)
+                self.values.update(zip(eqn.outputs, many, strict=True))
+        return self._known(atom)
+
+    def _known(self, atom: Atom) -> Array:
+        """A value that is there; one held by an outer trace is asked for there."""
+        if isinstance(atom, Literal):
+            return cast(Array, hooks.constant(atom))
+        value = self.values[atom]
+        if isinstance(value, Tracer):
+            value = self.values[atom] = value.concrete()
+        return value
+
+    def unknown_inputs(self, atom: Atom) -> list[str]:
+        """The names of the inputs without a known value that an atom depends on."""
+        names = []
+        for var in self._slice(atom)[0]:
+            value = self.values.get(var)
+            if value is None:
+                names.append(self.names[var])
+            elif isinstance(value, Tracer):
+                names += value.builder.unknown_inputs(value.atom)
+        return names
+
+    def _slice(self, atom: Atom) -> tuple[list[Var], list[Eqn]]:
+        """Inputs and equations (in order) that an atom needs and that have no value."""
+        leaves: list[Var] = []
+        needed: set[int] = set()
+        seen: set[Var] = set()
+        pending = [atom]
+        while pending:
+            var = pending.pop()
+            if isinstance(var, Literal) or var in seen:
+                continue
+            seen.add(var)
+            eqn = self.makers.get(var)
+            if var in self.values or eqn is None:
+                leaves.append(var)
+            elif id(eqn) not in needed:
+                needed.add(id(eqn))
+                pending += eqn.inputs
+        if not needed:
+            return leaves, []
+        return leaves, [eqn for eqn in self.eqns if id(eqn) in needed]
+
+    def _unknown_value(self, atom: Var, unknown: list[str]) -> Exception:
+        eqn = self.makers.get(atom)
+        origin = f"\n  it was made at {eqn.source}" if eqn and eqn.source else ""
+        return errors.TracerValueError(
+            f"Python asked for the value of a traced array of type {atom.type}, which "
+            f"depends on {', '.join(dict.fromkeys(unknown))}, unknown while tracing."
+            f"{origin}\n"
+            "  For a branch on it use fnx.numpy.where(condition, a, b) or "
+            "fnx.lax.cond; to make an argument known, mark it in "
+            "jit(..., static_argnums=...) or move the test outside of the "
+            "transformed function."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a trace gives: the program, and the values of its leading inputs."""
+
+    program: Program
+    captured: tuple[Array, ...]
+
+
+def trace(
+    function: Callable[..., Sequence[Any]],
+    types: Sequence[ArrayType],
+    *,
+    known: Sequence[Array | None] | None = None,
+    names: Sequence[str] | None = None,
+    captured: Sequence[Array] = (),
+) -> Traced:
+    """Runs `function` on tracers of the given types and records it as a program.
+
+    The program's inputs are the captured arrays followed by the arguments. `known`
+    has the values of the arguments where Python may ask for them, `names` what error
+    messages call them. The arrays in `captured` are captured first, whether they are
+    used or not; they may be tracers of a trace that has ended.
+    """
+    builder = Builder(_state.builder)
+    for array in captured:
+        builder.capture(array)
+    values = known or [None] * len(types)
+    labels = names or [f"argument {i}" for i in range(len(types))]
+    tracers = [
+        builder.new_input(*row) for row in zip(types, labels, values, strict=True)
+    ]
+    with _entered(builder):
+        outputs = tuple([builder.atom(out) for out in function(*tracers)])
+    pairs = tuple(builder.captured.values())
+    inputs = tuple([var for var, _ in pairs]) + tuple(builder.inputs)
+    program = Program(inputs, tuple(builder.eqns), outputs)
+    return Traced(program, tuple([value for _, value in pairs]))
+
+
+def bind(primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any]) -> Any:
+    """Applies a primitive: recorded inside a trace, run at once outside any."""
+    builder = _state.builder
+    if builder is None:
+        return hooks.evaluate(primitive, tuple(args), params)
+    return builder.add(primitive, args, params)
+
+
+def evaluate(program: Program, args: Sequence[Any]) -> list[Any]:
+    """Applies the equations of a program one by one with `bind`.
+
+    Outside any trace this runs them; inside, it writes them into the current program.
+    """
+    env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
+    for eqn in program.eqns:
+        inputs = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
+        with source_of(eqn):
+            results = bind(eqn.primitive, inputs, eqn.params)
+        if eqn.primitive.multiple:
+            env.update(zip(eqn.outputs, results, strict=True))
+        else:
+            env[eqn.outputs[0]] = results
+    return [env[a] if isinstance(a, Var) else constant(a) for a in program.outputs]
+
+
+def constant(literal: Literal) -> Array:
+    """A literal as an array of the current level."""
+    builder = _state.builder
+    if builder is None:
+        return cast(Array, hooks.constant(literal))
+    return Tracer(builder, literal)
+
+
+def tracing() -> bool:
+    """Whether a trace is in progress in this thread."""
+    return _state.builder is not None
+
+
+def leaked(tracer: Tracer) -> Exception:
+    """The error for a tracer met outside of the trace that made it."""
+    eqn = (
+        None
+        if isinstance(tracer.atom, Literal)
+        else tracer.builder.makers.get(tracer.atom)
+    )
+    origin = f", made at {eqn.source}," if eqn and eqn.source else ""
+    return errors.LeakedTracerError(
+        f"a traced array of type {tracer.type}{origin} was used after its trace had "
+        "ended. A transformed function must return what it computes, not store it in "
+        "a global, an attribute or a list that outlives the call."
+    )
+
+
+@contextmanager
+def _entered(builder: Builder | None) -> Iterator[None]:
+    before = _state.builder
+    _state.builder = builder
+    try:
+        yield
+    finally:
+        _state.builder = before
+
+
+def suspended() -> Any:
+    """A context in which operations run at once, whatever trace is in progress."""
+    return _entered(None)
+
+
+class source_of:
+    """A context in which recorded equations carry the source line of another one."""
+
+    __slots__ = ("before", "source")
+
+    def __init__(self, eqn: Eqn) -> None:
+        self.source = eqn.source
+
+    def __enter__(self) -> None:
+        self.before = _state.source
+        _state.source = self.source
+
+    def __exit__(self, *error: object) -> None:
+        _state.source = self.before
