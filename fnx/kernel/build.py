@@ -1,0 +1,329 @@
+"""`KernelBuilder`: the vocabulary of `element` rules, and the only way to make kernels.
+
+A rule receives a builder `k` and index expressions and gives the value at that index.
+16-bit floats are widened, computed in float32 and rounded after each operation, so that
+a fused kernel gives the bits of eager evaluation. `k.finish(name)` hands the stores to
+`schedule.py`, next on the walk, and gives the scheduled `Kernel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.dtypes import DType
+from fnx.errors import InternalError
+from fnx.kernel import math, scalar
+from fnx.kernel.expr import (
+    COMBINES,
+    Buffer,
+    Const,
+    Expr,
+    IndexExpr,
+    LoopIndex,
+    Op,
+)
+from fnx.kernel.ir import Kernel, Store, fold_identity
+from fnx.kernel.schedule import schedule
+from fnx.kernel.table import ExprTable, canonical_value
+
+Index = IndexExpr | int
+
+
+def _method(name: str) -> Callable[..., Expr]:
+    """A method that applies one row of the scalar table."""
+
+    def method(self: KernelBuilder, *args: Expr) -> Expr:
+        return self.op(name, *args)
+
+    method.__name__, method.__doc__ = name, f"The scalar operation {name!r}."
+    return method
+
+
+class KernelBuilder:
+    """Builds one kernel: buffers, the values of their elements, and stores.
+
+    >>> k = KernelBuilder()
+    >>> x = k.buffer("x", np.dtype("float32"), 10, "in")
+    >>> y = k.buffer("y", np.dtype("float32"), 10, "out")
+    >>> (i,) = k.domain((10,))
+    >>> value = k.load(x, i)
+    >>> k.store(y, i, k.mul(value, value))
+    >>> kernel = k.finish("square")
+    """
+
+    def __init__(self) -> None:
+        self.table = ExprTable()
+        self._buffers: list[Buffer] = []
+        self._domain: tuple[IndexExpr, ...] | None = None
+        self._empty = False
+        self._stores: list[Store] = []
+        self._mask: Expr | None = None
+        self._depth = 0
+
+    @property
+    def mask(self) -> Expr | None:
+        """What guards the loads being built: the branches of `where` around them."""
+        return self._mask
+
+    # -- buffers, domain, loads and stores
+
+    def buffer(self, name: str, dtype: DType, size: int, role: str) -> Buffer:
+        """Declare the next parameter of the kernel; its role is in, out or inout."""
+        buffer = Buffer(name, dtype, max(size, 1), role)
+        self._buffers.append(buffer)
+        return buffer
+
+    def domain(self, shape: Sequence[int]) -> tuple[IndexExpr, ...]:
+        """The indices of the kernel's outer loops; every store runs once for each."""
+        if self._domain is not None:
+            raise InternalError("a kernel has one domain; k.domain was called twice")
+        self._domain = tuple(self.table.loop(("d", n), e) for n, e in enumerate(shape))
+        self._empty = 0 in shape
+        return self._domain
+
+    def load(self, buffer: Buffer, offset: Index) -> Expr:
+        """The element of a buffer; inside `where`, only where the branch is taken."""
+        offset = self._index(offset)
+        in_range = offset.lo >= 0 and offset.hi < buffer.size
+        return self.table.load(buffer, offset, None if in_range else self._mask)
+
+    def store(
+        self,
+        buffer: Buffer,
+        offset: Index,
+        value: Expr,
+        combine: str | None = None,
+        mask: Expr | None = None,
+    ) -> None:
+        """Write an element (or combine it with what is there), where the mask is true.
+
+        Stores that combine run one after the other in the order of the domain.
+        """
+        if value.dtype is not buffer.dtype:
+            raise InternalError(
+                f"store of {dtypes.short(value.dtype)} into {buffer.name}: "
+                f"{dtypes.short(buffer.dtype)}"
+            )
+        if isinstance(mask, Const):
+            if not mask.value:
+                return
+            mask = None
+        self._stores.append(Store(buffer, self._index(offset), value, combine, mask))
+
+    def finish(self, name: str) -> Kernel:
+        """Schedule what was built; the builder is of no more use then."""
+        buffers, stores = tuple(self._buffers), tuple(self._stores)
+        if self._empty:
+            stores = ()
+        domain = tuple(i for i in self._domain or () if isinstance(i, LoopIndex))
+        kernel = schedule(name, self.table, buffers, domain, stores)
+        self.table.forget()
+        return kernel
+
+    # -- indices
+
+    def _index(self, index: Index) -> IndexExpr:
+        return self.table.number(index) if isinstance(index, int) else index
+
+    def index_value(self, index: Index, dtype: DType) -> Expr:
+        """An index as a value (iota)."""
+        wide = dtypes.compute_dtype(dtype)
+        return self.convert(self.table.index_value(self._index(index), wide), dtype)
+
+    def as_index(self, value: Expr, lo: int, hi: int) -> IndexExpr:
+        """An integer value as an index; the caller has clipped it to `lo..hi`."""
+        return self.table.as_index(value, lo, hi)
+
+    def inside(self, index: Index, lo: int, hi: int) -> Expr:
+        """The boolean `lo <= index < hi`, constant where the ranges tell."""
+        return self.table.inside(self._index(index), lo, hi)
+
+    # -- values
+
+    def constant(self, value: bool | int | float, dtype: DType) -> Expr:
+        """A constant of the dtype."""
+        return self.table.constant(value, dtype)
+
+    def op(self, name: str, *args: Expr) -> Expr:
+        """A row of the scalar table, or a function of `math.py`, on values.
+
+        16-bit floats are computed in float32 and the result is rounded to 16 bits.
+        """
+        row = scalar.TABLE[name]
+        dtype = args[-1].dtype
+        wide = dtypes.compute_dtype(dtype)
+        if wide is not dtype and name != "select":
+            result = self.op(name, *(self.convert(arg, wide) for arg in args))
+            return self.convert(result, dtype) if result.dtype is wide else result
+        if row.llvm is None:
+            function: Callable[..., Expr] = getattr(math, name)
+            return function(self, *args)
+        if name == "select":
+            return self._select(*args)
+        self._check(row, args)
+        return self.table.op(name, args, row.result(tuple(arg.dtype for arg in args)))
+
+    def _check(self, row: scalar.ScalarOp, args: tuple[Expr, ...]) -> None:
+        types = {arg.dtype for arg in args}
+        if len(args) == row.arity and len(types) == 1 and types <= set(row.dtypes):
+            return
+        given = ", ".join(dtypes.short(arg.dtype) for arg in args)
+        raise InternalError(f"scalar operation {row.name}({given}) is not in the table")
+
+    def _select(self, cond: Expr, a: Expr, b: Expr) -> Expr:
+        if cond.dtype is not dtypes.bool_ or a.dtype is not b.dtype:
+            given = ", ".join(dtypes.short(x.dtype) for x in (cond, a, b))
+            raise InternalError(f"select({given}): needs a bool and two equal dtypes")
+        if isinstance(cond, Const):
+            return a if cond.value else b
+        return a if a is b else self.table.op("select", (cond, a, b), a.dtype)
+
+    def convert(self, x: Expr, dtype: DType) -> Expr:
+        """Another dtype: float to int saturates, NaN gives 0; to bool is `x != 0`."""
+        if x.dtype is dtype:
+            return x
+        if isinstance(x, Const):
+            return self.constant(_converted(x, dtype), dtype)
+        if _is_widening_of(x, dtype):
+            return x.children[0]
+        return self.table.op("convert", (x,), dtype)
+
+    def bitcast(self, x: Expr, dtype: DType) -> Expr:
+        """The same bits as another dtype of the same size."""
+        if x.dtype is dtype:
+            return x
+        if isinstance(x, Const):
+            bits = np.array(x.value, x.dtype).view(dtype)
+            return self.constant(bits.item(), dtype)
+        return self.table.op("bitcast", (x,), dtype)
+
+    def where(
+        self, cond: Expr, then: Callable[[], Expr], otherwise: Callable[[], Expr]
+    ) -> Expr:
+        """One of two values; the loads of the branch not taken touch no memory."""
+        if isinstance(cond, Const):
+            return then() if cond.value else otherwise()
+        with self._masked(cond):
+            a = then()
+        with self._masked(self.op("not", cond)):
+            b = otherwise()
+        return self.op("select", cond, a, b)
+
+    @contextmanager
+    def _masked(self, cond: Expr) -> Iterator[None]:
+        outer = self._mask
+        self._mask = cond if outer is None else self.op("and", outer, cond)
+        try:
+            yield
+        finally:
+            self._mask = outer
+
+    # -- folds
+
+    def fold(
+        self,
+        combine: str,
+        tag: Hashable,
+        extents: Sequence[int],
+        body: Callable[[tuple[IndexExpr, ...]], Expr | tuple[Expr, ...]],
+    ) -> Any:
+        """Reduce a body over indices; one value for one body, a tuple for a tuple.
+
+        The bodies of argmax and argmin are a value and its position. Folds with the
+        same tag and extents share their loop where they can. Over nothing, the result
+        is the identity. 16-bit floats accumulate in float32 and are rounded once.
+        """
+        if combine not in COMBINES:
+            raise InternalError(f"fold by {combine!r}; it must be one of {COMBINES}")
+        # A fold inside the body of another must not share its index.
+        depth = self._depth
+        indices = tuple(
+            self.table.loop((tag, depth, n), e) for n, e in enumerate(extents)
+        )
+        self._depth = depth + 1
+        given = body(indices)
+        self._depth = depth
+        bodies = given if isinstance(given, tuple) else (given,)
+        if 0 in extents:
+            values = [
+                self.constant(fold_identity(combine, n, b.dtype) or 0, b.dtype)
+                for n, b in enumerate(bodies)
+            ]
+        else:
+            loops = tuple(i for i in indices if isinstance(i, LoopIndex))
+            values = self._folded(combine, loops, bodies)
+        return tuple(values) if isinstance(given, tuple) else values[0]
+
+    def _folded(
+        self, combine: str, loops: tuple[LoopIndex, ...], bodies: tuple[Expr, ...]
+    ) -> list[Expr]:
+        if not loops:
+            return list(bodies)
+        wide = tuple(self.convert(b, _fold_dtype(b.dtype)) for b in bodies)
+        fold = self.table.fold(combine, loops, wide)
+        parts = [self.table.part(fold, n) for n in range(len(bodies))]
+        return [self.convert(p, b.dtype) for p, b in zip(parts, bodies, strict=True)]
+
+    # -- the machine operations of the scalar table as methods
+
+    add = _method("add")
+    sub = _method("sub")
+    mul = _method("mul")
+    div = _method("div")
+    rem = _method("rem")
+    neg = _method("neg")
+    abs = _method("abs")
+    fma = _method("fma")
+    min = _method("min")
+    max = _method("max")
+    floor = _method("floor")
+    ceil = _method("ceil")
+    round = _method("round")
+    trunc = _method("trunc")
+    sqrt = _method("sqrt")
+    copysign = _method("copysign")
+    and_ = _method("and")
+    or_ = _method("or")
+    xor = _method("xor")
+    not_ = _method("not")
+    shl = _method("shl")
+    shr_logical = _method("shr_logical")
+    shr_arithmetic = _method("shr_arithmetic")
+    eq = _method("eq")
+    ne = _method("ne")
+    lt = _method("lt")
+    le = _method("le")
+    gt = _method("gt")
+    ge = _method("ge")
+    select = _method("select")
+
+
+def _fold_dtype(dtype: DType) -> DType:
+    """What a fold accumulates in: bools as bytes, which have better vectors."""
+    return dtypes.uint8 if dtype is dtypes.bool_ else dtypes.compute_dtype(dtype)
+
+
+def _is_widening_of(x: Expr, dtype: DType) -> bool:
+    """Whether x is a value of this 16-bit dtype widened: narrowing gives it back."""
+    return (
+        isinstance(x, Op)
+        and x.name == "convert"
+        and x.args[0].dtype is dtype
+        and dtypes.compute_dtype(dtype) is x.dtype
+    )
+
+
+def _converted(x: Const, dtype: DType) -> bool | int | float:
+    if dtypes.is_integer(dtype) and isinstance(x.value, float):
+        if x.value != x.value:
+            return 0
+        info = np.iinfo(dtype)
+        if x.value <= info.min or x.value >= info.max:
+            return int(info.min if x.value < 0 else info.max)
+        return int(x.value)
+    return canonical_value(x.value, dtype)

@@ -1,0 +1,175 @@
+"""The checker of kernels: raises `InternalError` where one breaks an invariant.
+
+Every value is computed before it is used and in a loop that encloses the use, offsets
+lie inside their buffers where ranges tell, dtypes agree with the scalar table, loops do
+not repeat an index, and folds are carried by exactly the loops of their indices.
+Receives a `Kernel`, gives it back; next on the walk: `printer.py`.
+"""
+
+from __future__ import annotations
+
+from fnx import dtypes
+from fnx.dtypes import short
+from fnx.errors import InternalError
+from fnx.kernel import scalar
+from fnx.kernel.expr import (
+    Buffer,
+    Expr,
+    Fold,
+    IndexExpr,
+    Load,
+    LoopIndex,
+    Op,
+    Part,
+    is_trivial,
+)
+from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.printer import kernel_text
+
+
+def check_kernel(kernel: Kernel) -> Kernel:
+    """The kernel itself, after every invariant has been found to hold."""
+    checker = _Checker(kernel)
+    checker.body(kernel.body, frozenset(), ())
+    return kernel
+
+
+class _Checker:
+    """Walks the statements with the set of what has been computed so far."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.require(
+            len({buffer.name for buffer in kernel.buffers}) == len(kernel.buffers),
+            "two buffers have the same name",
+        )
+
+    def require(self, holds: bool, reason: str) -> None:
+        if not holds:
+            text = kernel_text(self.kernel)
+            raise InternalError(f"kernel {self.kernel.name!r}: {reason}\n{text}")
+
+    def body(
+        self, body: tuple[Stmt, ...], known: frozenset[Expr], loops: tuple[Loop, ...]
+    ) -> frozenset[Expr]:
+        """Check statements in order; gives what is known after them."""
+        for stmt in body:
+            match stmt:
+                case Eval():
+                    self.eval(stmt.expr, known)
+                    known |= {stmt.expr}
+                case Store():
+                    self.store(stmt, known)
+                case Loop():
+                    known |= self.loop(stmt, known, loops)
+        return known
+
+    def loop(
+        self, loop: Loop, known: frozenset[Expr], loops: tuple[Loop, ...]
+    ) -> frozenset[Expr]:
+        """Check a loop; gives the folds that are complete after it."""
+        self.require(loop.extent > 1, f"a loop of extent {loop.extent}")
+        if loop.width > 1:
+            self.require(
+                all(outer.width == 1 for outer in loops), "nested vector loops"
+            )
+            self.require(loop.width <= loop.extent, "a vector wider than its loop")
+        for fold in loop.folds:
+            self.require(loop.index in fold.indices, "a loop carries a foreign fold")
+        chain = (*loops, loop)
+        inside = self.body(loop.body, self.entered(loop, known), chain)
+        nested = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
+        for fold in loop.folds:
+            if fold not in nested:
+                self.fold(fold, inside, chain)
+        begun = {fold for outer in loops for fold in outer.folds}
+        return frozenset(fold for fold in loop.folds if fold not in begun)
+
+    def entered(self, loop: Loop, known: frozenset[Expr]) -> frozenset[Expr]:
+        """What is known inside a loop: not what an outer loop of its index computed."""
+        kept = (expr for expr in known if loop.index not in expr.free)
+        return frozenset((*kept, loop.index))
+
+    def fold(self, fold: Fold, known: frozenset[Expr], loops: tuple[Loop, ...]) -> None:
+        """The innermost loop of a fold: its bodies are there, and all of its loops."""
+        carriers = [loop.index for loop in loops if fold in loop.folds]
+        innermost = [loop.index for loop in loops[-len(carriers) :]]
+        self.require(
+            carriers == innermost == list(fold.indices),
+            f"a fold by {fold.combine} is not carried by the loops of its indices",
+        )
+        for body in fold.bodies:
+            self.known(body, known)
+        if fold.combine.startswith("arg"):
+            self.require(
+                len(fold.bodies) == 2 and dtypes.is_integer(fold.bodies[1].dtype),
+                f"{fold.combine} needs a value and a position",
+            )
+
+    def known(self, expr: Expr, known: frozenset[Expr]) -> None:
+        if isinstance(expr, Part):
+            expr = expr.fold
+        elif isinstance(expr, LoopIndex):
+            self.require(expr in known, f"loop index {expr.tag} is out of scope")
+        elif is_trivial(expr):
+            return
+        what = f"{type(expr).__name__}: {short(expr.dtype)}"
+        self.require(expr in known, f"a value ({what}) is used before it is computed")
+
+    def eval(self, expr: Expr, known: frozenset[Expr]) -> None:
+        self.require(not is_trivial(expr), "a trivial expression has a statement")
+        self.require(expr not in known, "a value is computed twice")
+        for child in expr.children:
+            self.known(child, known)
+        match expr:
+            case Op():
+                self.op(expr)
+            case Load():
+                self.buffer(expr.buffer, "out")
+                if expr.mask is None:
+                    self.offset(expr.buffer, expr.offset)
+                else:
+                    self.is_bool(expr.mask)
+
+    def op(self, op: Op) -> None:
+        row = scalar.TABLE[op.name]
+        self.require(row.llvm is not None, f"{op.name} has not been expanded")
+        self.require(len(op.args) == row.arity, f"{op.name} has {row.arity} operands")
+        types = [arg.dtype for arg in op.args]
+        if op.name == "select":
+            self.is_bool(op.args[0])
+            types = types[1:]
+        given = ", ".join(map(short, types))
+        alike = len(set(types)) == 1 and types[0] in row.dtypes
+        self.require(alike, f"{op.name}({given}) is not in the scalar table")
+        if op.name not in ("convert", "bitcast"):
+            right = row.result(tuple(types)) is op.dtype
+            self.require(right, f"{op.name}({given}) does not give {short(op.dtype)}")
+
+    def store(self, store: Store, known: frozenset[Expr]) -> None:
+        self.buffer(store.buffer, "in")
+        self.known(store.offset, known)
+        self.known(store.value, known)
+        same = store.value.dtype is store.buffer.dtype
+        self.require(same, f"a store into {store.buffer.name} has another dtype")
+        if store.mask is None:
+            self.offset(store.buffer, store.offset)
+        else:
+            self.known(store.mask, known)
+            self.is_bool(store.mask)
+
+    def buffer(self, buffer: Buffer, forbidden: str) -> None:
+        self.require(buffer in self.kernel.buffers, f"unknown buffer {buffer.name}")
+        self.require(
+            buffer.role != forbidden, f"buffer {buffer.name} is {buffer.role} only"
+        )
+
+    def offset(self, buffer: Buffer, offset: IndexExpr) -> None:
+        lo, hi = offset.range
+        self.require(
+            lo >= 0 and hi < buffer.size,
+            f"offset in {lo}..{hi} of buffer {buffer.name} with {buffer.size} elements",
+        )
+
+    def is_bool(self, expr: Expr) -> None:
+        self.require(expr.dtype is dtypes.bool_, "a mask or condition is not a bool")

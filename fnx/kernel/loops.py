@@ -1,0 +1,295 @@
+"""Reshaping of loops before placement: split, collapse, and block.
+
+Each is a substitution of loop indices, after which index arithmetic simplifies by its
+normal form. A loop whose index is only looked at through `i // n` and `i % n` is split;
+two nested loops that every offset walks as one become one; long floating-point sums
+become sums of sums over blocks, whose error grows with the square root of what it was;
+transpositions are tiled.
+Receives and gives the domain and the stores; next on the walk: `schedule.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from fnx import dtypes
+from fnx.kernel.expr import (
+    Expr,
+    FloorDiv,
+    Fold,
+    IndexExpr,
+    IndexValue,
+    Inside,
+    Load,
+    LoopIndex,
+    Mod,
+    Part,
+    as_index_expr,
+    stride,
+    terms_of,
+    walk,
+)
+from fnx.kernel.ir import Store
+from fnx.kernel.table import ExprTable
+
+
+class Nest:
+    """Stores that run for every index of a domain, and all that they compute."""
+
+    def __init__(
+        self, domain: tuple[LoopIndex, ...], stores: tuple[Store, ...]
+    ) -> None:
+        self.domain, self.stores = domain, stores
+        self.roots = [
+            root
+            for store in stores
+            for root in (store.offset, store.value, store.mask)
+            if root is not None
+        ]
+        self.exprs = walk(self.roots)
+        self.folds = [expr for expr in self.exprs if isinstance(expr, Fold)]
+
+    def mapped(self, domain: tuple[LoopIndex, ...], done: dict[Expr, Expr]) -> Nest:
+        """The nest with other expressions in place of all that it has."""
+        stores = (
+            Store(
+                store.buffer,
+                as_index_expr(done[store.offset]),
+                done[store.value],
+                store.combine,
+                None if store.mask is None else done[store.mask],
+            )
+            for store in self.stores
+        )
+        return Nest(domain, tuple(stores))
+
+
+BLOCK = 4096
+"""A sum of more than twice as many floats is made of sums over blocks of about this."""
+
+
+def rewrite_loops(
+    table: ExprTable, domain: tuple[LoopIndex, ...], stores: tuple[Store, ...]
+) -> Nest:
+    """The same domain and stores over loops that are better to schedule."""
+    nest = Nest(domain, stores)
+    for plan in (_split, _collapse):
+        while replacements := plan(table, nest):
+            nest = _replaced(table, nest, replacements)
+    while (blocked := _blocked(table, nest)) is not None:
+        nest = blocked
+    return _tiled(table, nest)
+
+
+# ---------------------------------------------------------------- replacing loops
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """What stands for a loop index, and which loops run in place of its loop."""
+
+    index: IndexExpr
+    loops: tuple[LoopIndex, ...]
+
+
+_Replacements = dict[LoopIndex, _Replacement]
+
+
+def _replaced(table: ExprTable, nest: Nest, replacements: _Replacements) -> Nest:
+    """The nest with the replacements made everywhere, in folds too."""
+    done: dict[Expr, Expr] = {i: r.index for i, r in replacements.items()}
+
+    def loops(indices: tuple[LoopIndex, ...]) -> tuple[LoopIndex, ...]:
+        kept = _Replacement
+        each = (replacements.get(i, kept(i, (i,))).loops for i in indices)
+        return tuple(loop for part in each for loop in part)
+
+    for expr in nest.exprs:
+        if expr in done:
+            continue
+        children = tuple(done[child] for child in expr.children)
+        if isinstance(expr, Fold):
+            done[expr] = table.fold(expr.combine, loops(expr.indices), children)
+        elif children == expr.children:
+            done[expr] = expr
+        else:
+            done[expr] = table.rebuilt(expr, children)
+    return nest.mapped(loops(nest.domain), done)
+
+
+def _loop(table: ExprTable, tag: tuple[object, ...], extent: int) -> LoopIndex:
+    index = table.loop(tag, extent)
+    assert isinstance(index, LoopIndex)
+    return index
+
+
+# ---------------------------------------------------------------- split and collapse
+
+
+def _split(table: ExprTable, nest: Nest) -> _Replacements:
+    """Loops whose index is divided by a divisor of their extent (the largest)."""
+    divisors: dict[LoopIndex, int] = {}
+    for expr in nest.exprs:
+        if isinstance(expr, FloorDiv | Mod) and isinstance(expr.index, LoopIndex):
+            index, n = expr.index, expr.divisor
+            if index.extent % n == 0 and n > divisors.get(index, 1):
+                divisors[index] = n
+    replacements: _Replacements = {}
+    for index, n in divisors.items():
+        outer = _loop(table, (index.tag, "outer", n), index.extent // n)
+        inner = _loop(table, (index.tag, "inner", n), n)
+        replacements[index] = _Replacement(outer * n + inner, (outer, inner))
+    return replacements
+
+
+def _collapse(table: ExprTable, nest: Nest) -> _Replacements:
+    """The first pair of nested loops that every index walks as one loop."""
+    chains = dict.fromkeys((nest.domain, *(fold.indices for fold in nest.folds)))
+    pairs = dict.fromkeys(p for chain in chains for p in itertools.pairwise(chain))
+    if not pairs:
+        return {}
+    indices = [dict(terms_of(index)[0]) for index in _indices(nest)]
+    for outer, inner in pairs:
+        alike = all(
+            terms.get(outer, 0) == terms.get(inner, 0) * inner.extent
+            for terms in indices
+        )
+        if alike and all(_together(outer, inner, chain) for chain in chains):
+            extent = outer.extent * inner.extent
+            loop = _loop(table, (outer.tag, inner.tag), extent)
+            return {
+                outer: _Replacement(loop // inner.extent, (loop,)),
+                inner: _Replacement(loop % inner.extent, ()),
+            }
+    return {}
+
+
+def _indices(nest: Nest) -> Iterator[IndexExpr]:
+    """Every index expression that something other than a sum uses."""
+    for expr in nest.exprs:
+        if isinstance(expr, Load | FloorDiv | Mod | Inside | IndexValue):
+            yield as_index_expr(expr.children[0])
+    for store in nest.stores:
+        yield store.offset
+
+
+def _together(outer: LoopIndex, inner: LoopIndex, chain: tuple[LoopIndex, ...]) -> bool:
+    """Whether a chain has the two loops one right inside the other, or neither."""
+    if outer not in chain:
+        return inner not in chain
+    place = chain.index(outer) + 1
+    return chain[place : place + 1] == (inner,)
+
+
+# ---------------------------------------------------------------- tiles
+
+
+def _tiled(table: ExprTable, nest: Nest) -> Nest:
+    """The nest with a few steps of an outer loop inside of the innermost one.
+
+    Done where the innermost loop walks the stores' memory and the outer one that of a
+    load (a transposition): a cache line of either is then used up while it is there.
+    """
+    *_, inner = nest.domain or (None,)
+    if inner is None or nest.folds:
+        return nest
+    if any(s.combine or stride(s.offset, inner) != 1 for s in nest.stores):
+        return nest
+    loads = [expr.offset for expr in nest.exprs if isinstance(expr, Load)]
+    for outer in nest.domain[:-1]:
+        size = _tile_size(outer.extent)
+        if size and any(_is_transposed(offset, outer, inner) for offset in loads):
+            tile = _loop(table, (outer.tag, "tile", size), outer.extent // size)
+            step = _loop(table, (outer.tag, "step", size), size)
+            replacement = _Replacement(tile * size + step, (tile,))
+            tiled = _replaced(table, nest, {outer: replacement})
+            return Nest((*tiled.domain, step), tiled.stores)
+    return nest
+
+
+def _is_transposed(offset: IndexExpr, outer: LoopIndex, inner: LoopIndex) -> bool:
+    """Whether only the outer one of two long loops walks this memory in order."""
+    step = stride(offset, inner)
+    far = step is not None and abs(step) > 1 and inner.extent >= 64
+    return far and stride(offset, outer) in (1, -1)
+
+
+def _tile_size(extent: int) -> int:
+    """A divisor of a long extent near that of a cache line; 0 where there is none."""
+    sizes = [n for n in range(4, 33) if extent >= 64 and extent % n == 0]
+    return min(sizes, key=lambda n: abs(n - 12), default=0)
+
+
+# ---------------------------------------------------------------- blocked sums
+
+
+def _blocked(table: ExprTable, nest: Nest) -> Nest | None:
+    """The nest with long sums blocked once more; None where none is long.
+
+    Other folds over the same loops are blocked too, so that they share them still.
+    """
+    long = {fold.indices for fold in nest.folds if _is_long_sum(fold)}
+    if not long:
+        return None
+    done: dict[Expr, Expr] = {}
+    for expr in nest.exprs:
+        children = tuple(done[child] for child in expr.children)
+        if isinstance(expr, Part) and expr.fold.indices in long:
+            done[expr] = _blocked_part(table, children[0], expr.number)
+        elif children == expr.children:
+            done[expr] = expr
+        else:
+            done[expr] = table.rebuilt(expr, children)
+    return nest.mapped(nest.domain, done)
+
+
+def _is_long_sum(fold: Fold) -> bool:
+    length = prod(index.extent for index in fold.indices)
+    return (
+        fold.combine == "add"
+        and length > 2 * BLOCK
+        and any(dtypes.is_float(body.dtype) for body in fold.bodies)
+    )
+
+
+def _blocked_part(table: ExprTable, fold: Expr, number: int) -> Expr:
+    """One value of a fold, as a fold over blocks and perhaps one over what remains."""
+    assert isinstance(fold, Fold)
+    first, *inner = fold.indices
+    size = _block_size(first.extent, prod(index.extent for index in inner))
+    blocks, rest = divmod(first.extent, size)
+    if rest and fold.combine.startswith("arg"):
+        return table.part(fold, number)
+    block = _loop(table, (first.tag, "block", size), blocks)
+    whole = _section(table, fold, block * size, size)
+    total = table.part(table.fold(fold.combine, (block,), whole), number)
+    if not rest:
+        return total
+    remainder = _section(table, fold, table.number(blocks * size), rest)
+    return table.op(fold.combine, (total, remainder[number]), total.dtype)
+
+
+def _block_size(extent: int, inner: int) -> int:
+    """How many steps of a fold's first loop a block has: a divisor if one is near."""
+    target = max(BLOCK // inner, 1)
+    step = 32 if target >= 64 else 1  # whole vectors
+    near = range(max(target // 2 // step, 1) * step, 2 * target + 1, step)
+    divisors = [size for size in near if extent % size == 0]
+    return min(divisors, key=lambda size: abs(size - target), default=target)
+
+
+def _section(
+    table: ExprTable, fold: Fold, start: IndexExpr, size: int
+) -> tuple[Expr, ...]:
+    """The values of the fold over `size` steps of its first loop from `start` on."""
+    first, *inner = fold.indices
+    step = table.loop((first.tag, "step", size), size)
+    bodies = tuple(table.substitute(fold.bodies, {first: start + step}))
+    loops = (step, *inner) if isinstance(step, LoopIndex) else tuple(inner)
+    if not loops:
+        return bodies
+    section = table.fold(fold.combine, loops, bodies)
+    return tuple(table.part(section, number) for number in range(len(bodies)))

@@ -1,0 +1,155 @@
+"""sin, cos and tan of huge angles: three rows of the scalar table that call a library.
+
+Where |x| is so large that `math_trig.py`'s argument reduction fails, the bits of 2/pi
+that matter depend on x's exponent (Payne and Hanek 1983). No vector unit does that well
+and hardly any program needs it, so the rows `sin_if_huge(x, y)` and so on give `y`
+unless x is huge, and call the C library's double-precision function for the lanes that
+are. Used by `scalar.py`; next on the walk: `math_trig.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fnx import dtypes
+from fnx.kernel import scalar_cuda, scalar_llvm
+
+DType = np.dtype[Any]
+Array = NDArray[Any]
+
+HUGE = {dtypes.float32: 2.0**17, dtypes.float64: 2.0**40}
+"""The smallest huge angle. Below, `math_trig.py`'s three-part reduction is exact
+enough: its error, n * 2^-74 or n * 2^-161, stays under 2^-25 or 2^-54 of the smallest
+remainder that any number of the format leaves (2^-30 and 2^-62). In float32 x * 2/pi
+must also be off by less than 0.005, or the remainder outgrows its polynomial."""
+
+
+def meaning(name: str) -> Callable[[Array, Array], Array]:
+    """The row in NumPy."""
+    function = getattr(np, name)
+
+    def if_huge(x: Array, y: Array) -> Array:
+        x, y = np.asarray(x), np.asarray(y)
+        # NumPy's own float64 loops are less accurate than the C library.
+        result = function(x.astype(np.longdouble)).astype(x.dtype)
+        return np.where(np.abs(x) < HUGE[x.dtype], y, result)
+
+    return if_huge
+
+
+# The branch stands in a function, so that kernels that call it are straight lines.
+_LLVM = """
+define internal {vector} @{name}({vector} %x, {vector} %y) noinline {{
+entry:
+  %angles = alloca {vector}
+  %results = alloca {vector}
+  %bits = bitcast {vector} %x to {word}
+  %size = and {word} %bits, {mask}
+  %huge = icmp uge {word} %size, {threshold}
+  %flags = bitcast <{lanes} x i1> %huge to i{lanes}
+  %any = icmp ne i{lanes} %flags, 0
+  br i1 %any, label %some, label %none
+none:
+  ret {vector} %y
+some:
+  store {vector} %x, ptr %angles
+  store {vector} %y, ptr %results
+  br label %lane
+lane:
+  %i = phi i{bits} [ 0, %some ], [ %next, %done ]
+  %rest = phi i{lanes} [ %flags, %some ], [ %shifted, %done ]
+  %this = trunc i{lanes} %rest to i1
+  br i1 %this, label %call, label %done
+call:
+  %from = getelementptr {scalar}, ptr %angles, i{bits} %i
+  %angle = load {scalar}, ptr %from
+  {widen}
+  %result = call double @{function}(double %wide)
+  {narrow}
+  %to = getelementptr {scalar}, ptr %results, i{bits} %i
+  store {scalar} %value, ptr %to
+  br label %done
+done:
+  %next = add i{bits} %i, 1
+  %shifted = lshr i{lanes} %rest, 1
+  %more = icmp ult i{bits} %next, {lanes}
+  br i1 %more, label %lane, label %all
+all:
+  %merged = load {vector}, ptr %results
+  ret {vector} %merged
+}}
+"""
+
+
+def llvm(name: str) -> scalar_llvm.Printer:
+    """The row's printer: a call with the whole vector."""
+
+    def print_(
+        e: scalar_llvm.Emitter,
+        args: list[str],
+        operands: list[DType],
+        result: DType,
+        lanes: int,
+    ) -> str:
+        # A lone scalar goes as the first of two lanes.
+        wide = max(lanes, 2)
+        helper = f"fnx_{name}_if_huge_v{wide}{dtypes.short(result)}"
+        e.helper(name, f"declare double @{name}(double)")
+        e.helper(helper, _llvm_text(e, helper, name, wide, result))
+        vector, scalar = e.type(result, wide), e.type(result, 1)
+        if lanes == 1:
+            args = [
+                e.emit(f"insertelement {vector} zeroinitializer, {scalar} {arg}, i32 0")
+                for arg in args
+            ]
+        typed = ", ".join(f"{vector} {arg}" for arg in args)
+        called = e.emit(f"call {vector} @{helper}({typed})")
+        if lanes > 1:
+            return called
+        return e.emit(f"extractelement {vector} {called}, i32 0")
+
+    return print_
+
+
+def _llvm_text(
+    e: scalar_llvm.Emitter, name: str, function: str, lanes: int, dtype: DType
+) -> str:
+    bits = dtype.itemsize * 8
+    threshold = int(np.array(HUGE[dtype], dtype).view(f"u{dtype.itemsize}"))
+    if dtype == dtypes.float32:
+        widen = "%wide = fpext float %angle to double"
+        narrow = "%value = fptrunc double %result to float"
+    else:
+        widen = "%wide = fadd double %angle, 0.0"
+        narrow = "%value = fadd double %result, 0.0"
+    return _LLVM.format(
+        name=name,
+        function=function,
+        bits=bits,
+        lanes=lanes,
+        scalar=e.type(dtype, 1),
+        vector=e.type(dtype, lanes),
+        word=e.integer(bits, lanes),
+        mask=f"splat (i{bits} {2 ** (bits - 1) - 1})",
+        threshold=f"splat (i{bits} {threshold})",
+        widen=widen,
+        narrow=narrow,
+    )
+
+
+def cuda(name: str) -> scalar_cuda.Printer:
+    """The row's printer: a call behind a test."""
+
+    def print_(
+        c: scalar_cuda.Emitter, args: list[str], operands: list[DType], result: DType
+    ) -> str:
+        x, y = args
+        size = scalar_cuda.call("fabs")(c, [x], operands, result)
+        call = f"({c.type(result)}){name}((double){x})"
+        return f"({size} < {HUGE[result]:.1f} ? {y} : {call})"
+
+    return print_

@@ -1,0 +1,178 @@
+"""Text of a kernel for people, and from it the key that equal kernels share.
+
+Loops are `i0 i1 …` by depth, computed values `v0 v1 …` and folds `f0 f1 …` in the order
+in which they appear; buffers have the names they were given, or `b0 b1 …` in the key.
+Receives a `Kernel`; next on the walk: the backends, `fnx/cpu/emit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from fnx.dtypes import short
+from fnx.kernel.expr import (
+    AsIndex,
+    Buffer,
+    Const,
+    Expr,
+    FloorDiv,
+    Fold,
+    IndexExpr,
+    IndexValue,
+    Inside,
+    Linear,
+    Load,
+    LoopIndex,
+    Mod,
+    Op,
+    Part,
+    Terms,
+    split_terms,
+)
+from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
+_INFIX |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """The kernel as text: its buffers with types, then one statement a line."""
+    width = max((len(b.name) for b in kernel.buffers), default=0)
+    lines = [f"kernel {kernel.name}"]
+    for buffer in kernel.buffers:
+        type_ = f"{short(buffer.dtype)}[{buffer.size}]"
+        lines.append(f"  {buffer.role:5} {buffer.name:{width}} : {type_}")
+    names = {buffer: buffer.name for buffer in kernel.buffers}
+    return "\n".join(lines + _Printer(names).body(kernel.body, 1)) + "\n"
+
+
+def structural_key(kernel: Kernel) -> Hashable:
+    """Equal for kernels that differ only in their names and those of their buffers."""
+    names = {buffer: f"b{n}" for n, buffer in enumerate(kernel.buffers)}
+    types = tuple((buffer.dtype.num, buffer.role) for buffer in kernel.buffers)
+    return types, "\n".join(_Printer(names).body(kernel.body, 0))
+
+
+class _Printer:
+    """Names expressions as it meets the statements that compute them."""
+
+    def __init__(self, buffers: dict[Buffer, str]) -> None:
+        self.buffers = buffers
+        self.names: dict[Expr, str] = {}
+        self.sums: dict[Terms, str] = {}
+        self.values = 0
+        self.folds = 0
+        self.loops: list[LoopIndex] = []
+
+    def body(self, body: tuple[Stmt, ...], indent: int) -> list[str]:
+        space = "  " * indent
+        lines = []
+        for stmt in body:
+            match stmt:
+                case Eval():
+                    lines.append(space + self.eval(stmt.expr))
+                case Store():
+                    lines.append(space + self.store(stmt))
+                case Loop():
+                    lines += self.loop(stmt, indent)
+        return lines
+
+    def eval(self, expr: Expr) -> str:
+        text = self.definition(expr)
+        name = f"v{self.values}"
+        self.values += 1
+        self.names[expr] = name
+        if isinstance(expr, Linear) and not expr.offset:
+            self.sums[expr.terms] = name
+        type_ = "index" if isinstance(expr, IndexExpr) else short(expr.dtype)
+        return f"{name}: {type_} = {text}"
+
+    def store(self, store: Store) -> str:
+        target = f"{self.buffers[store.buffer]}[{self.use(store.offset)}]"
+        value = self.use(store.value)
+        how = "=" if store.combine is None else f"= {store.combine} with"
+        text = f"{target} {how} {value}"
+        return text if store.mask is None else f"if {self.use(store.mask)}: {text}"
+
+    def loop(self, loop: Loop, indent: int) -> list[str]:
+        index = self.names[loop.index] = f"i{len(self.loops)}"
+        self.loops.append(loop.index)
+        step = f" by {loop.width}" if loop.width > 1 else ""
+        new = [fold for fold in loop.folds if fold not in self.names]
+        for fold in new:
+            self.names[fold] = f"f{self.folds}"
+            self.folds += 1
+        lines = ["  " * indent + f"for {index} in 0..{loop.extent}{step}:"]
+        outside = self.names, self.sums
+        self.names, self.sums = dict(self.names), dict(self.sums)
+        lines += self.body(loop.body, indent + 1)
+        nested = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
+        for fold in loop.folds:
+            if fold not in nested:
+                bodies = ", ".join(self.use(body) for body in fold.bodies)
+                types = ", ".join(short(body.dtype) for body in fold.bodies)
+                update = f"{self.names[fold]}: {types} = {fold.combine} over {bodies}"
+                lines.append("  " * (indent + 1) + update)
+        self.loops.pop()
+        self.names, self.sums = outside
+        return lines
+
+    def use(self, expr: Expr) -> str:
+        """The name of what was computed, or the text of what is trivial."""
+        if isinstance(expr, Part):
+            return self.part(expr)
+        return self.names.get(expr) or self.definition(expr)
+
+    def part(self, part: Part) -> str:
+        name = self.names[part.fold]
+        return name if len(part.fold.bodies) == 1 else f"{name}.{part.number}"
+
+    def definition(self, expr: Expr) -> str:
+        match expr:
+            case Op():
+                return self.op(expr)
+            case Const():
+                return str(expr.value)
+            case Load():
+                return self.load(expr)
+            case Linear():
+                return self.linear(expr)
+            case LoopIndex():
+                return f"<{expr.tag}>"
+            case FloorDiv():
+                return f"{self.group(expr.index)} // {expr.divisor}"
+            case Mod():
+                return f"{self.group(expr.index)} % {expr.divisor}"
+            case AsIndex():
+                return f"index {self.use(expr.value)} in {expr.lo}..{expr.hi}"
+            case IndexValue():
+                return f"value {self.use(expr.index)}"
+            case Inside():
+                return f"0 <= {self.use(expr.index)} < {expr.extent}"
+            case Fold():
+                return f"{expr.combine} fold"
+        return type(expr).__name__
+
+    def group(self, index: IndexExpr) -> str:
+        text = self.use(index)
+        return text if " " not in text else f"({text})"
+
+    def linear(self, linear: Linear) -> str:
+        outer, terms = split_terms(linear.terms, self.loops)
+        name = self.sums.get(outer)
+        parts = [] if name is None else [name]
+        for atom, c in linear.terms if name is None else terms:
+            parts.append(self.use(atom) if c == 1 else f"{self.use(atom)}*{c}")
+        if linear.offset or not parts:
+            parts.append(str(linear.offset))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    def load(self, load: Load) -> str:
+        text = f"{self.buffers[load.buffer]}[{self.use(load.offset)}]"
+        return text if load.mask is None else f"{text} if {self.use(load.mask)} else 0"
+
+    def op(self, op: Op) -> str:
+        args = [self.use(arg) for arg in op.args]
+        if op.name in _INFIX and len(args) == 2:
+            return f"{args[0]} {_INFIX[op.name]} {args[1]}"
+        return f"{op.name}({', '.join(args)})"

@@ -1,0 +1,170 @@
+"""Placement: from the stores that a builder holds to the loop nest of a `Kernel`.
+
+Every expression is computed in the outermost loop that determines it; a fold runs in a
+loop of its own at the level of what it depends on, so that softmax is one kernel with
+its folds under the row loop. Folds over the same indices that do not need each other
+share a loop. `loops.py` has reshaped the loops before; `vectorize.py`, next on the
+walk, chooses the vector loops. Of several orders of the outer loops the cheapest wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fnx.kernel.expr import (
+    Buffer,
+    Expr,
+    Fold,
+    Linear,
+    LoopIndex,
+    depends_on_data,
+    is_trivial,
+    split_terms,
+    stride,
+    walk,
+)
+from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.loops import Nest, rewrite_loops
+from fnx.kernel.printer import structural_key
+from fnx.kernel.table import ExprTable
+from fnx.kernel.vectorize import vectorized
+
+REORDER = 1.5
+"""How much cheaper another order must be than the given one, that of memory."""
+
+
+def schedule(
+    name: str,
+    table: ExprTable,
+    buffers: tuple[Buffer, ...],
+    domain: tuple[LoopIndex, ...],
+    stores: tuple[Store, ...],
+) -> Kernel:
+    """The kernel that does these stores for every index of the domain."""
+    nest = rewrite_loops(table, domain, stores)
+    cost, body = vectorized(_placed(table, nest, nest.domain))
+    for order in _other_orders(nest):
+        other = vectorized(_placed(table, nest, order))
+        if REORDER * other[0] < cost:
+            cost, body = other
+    kernel = Kernel(name, buffers, body)
+    return Kernel(name, buffers, body, structural_key(kernel))
+
+
+def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:
+    """Orders of the outer loops that may be better: with another loop innermost.
+
+    It must be one that some fold need not be repeated for, or that walks the stores'
+    memory. Stores that meet at one element must run in the given order.
+    """
+    if any(s.combine or depends_on_data(s.offset) for s in nest.stores):
+        return
+    for index in nest.domain[:-1]:
+        if any(index not in fold.free for fold in nest.folds) or any(
+            stride(store.offset, index) == 1 for store in nest.stores
+        ):
+            yield (*(other for other in nest.domain if other is not index), index)
+
+
+def _placed(
+    table: ExprTable, nest: Nest, order: tuple[LoopIndex, ...]
+) -> tuple[Stmt, ...]:
+    """The loop nest for one order of the outer loops, all of them serial."""
+    if not nest.stores:
+        return ()
+    root = scope = Scope(None, None)
+    for index in order:
+        scope = Scope(index, scope)
+    _Placement(table, nest).fill(scope, nest.roots)
+    scope.stmts.extend(nest.stores)
+    while scope.parent is not None:
+        scope = scope.close(())
+    return tuple(root.stmts)
+
+
+class Scope:
+    """A loop that is being filled: its statements so far and what they compute.
+
+    It joins its parent's statements when it is closed, so whatever an open scope needs
+    from further out lands before it.
+    """
+
+    def __init__(self, index: LoopIndex | None, parent: Scope | None) -> None:
+        self.index, self.parent = index, parent
+        self.stmts: list[Stmt] = []
+        self.ready: set[Expr] = set()
+        self.depth: int = parent.depth + 1 if parent else 0
+        outer = parent.indices if parent else frozenset[LoopIndex]()
+        self.indices: frozenset[LoopIndex] = outer | {index} if index else outer
+
+    def target(self, expr: Expr) -> Scope:
+        """The outermost scope, from here on, that determines the expression."""
+        scope = self
+        while scope.parent is not None and scope.index not in expr.free:
+            scope = scope.parent
+        return scope
+
+    def close(self, folds: tuple[Fold, ...]) -> Scope:
+        """Append the loop to the parent's statements; gives the parent."""
+        assert self.index is not None and self.parent is not None
+        self.parent.stmts.append(Loop(self.index, tuple(self.stmts), folds))
+        return self.parent
+
+
+class _Placement:
+    """Puts expressions into scopes, and folds into loops of their own."""
+
+    def __init__(self, table: ExprTable, nest: Nest) -> None:
+        self.table = table
+        self.rank: dict[Expr, int] = {}
+        self.alike: dict[tuple[tuple[LoopIndex, ...], int], list[Fold]] = {}
+        for expr in nest.exprs if nest.folds else ():
+            rank = max((self.rank[child] for child in expr.children), default=0)
+            if isinstance(expr, Fold):
+                rank += 1
+                self.alike.setdefault((expr.indices, rank), []).append(expr)
+            self.rank[expr] = rank
+
+    def fill(self, scope: Scope, roots: Sequence[Expr]) -> None:
+        """Compute the roots in this scope, or as far out as they can be."""
+
+        def enters(expr: Expr) -> bool:
+            return not isinstance(expr, Fold) and expr not in scope.target(expr).ready
+
+        for expr in walk(roots, enters):
+            target = scope.target(expr)
+            if expr in target.ready:
+                continue
+            if isinstance(expr, Fold):
+                self._fold(scope, expr)
+            else:
+                self._eval(target, expr)
+
+    def _eval(self, target: Scope, expr: Expr) -> None:
+        target.ready.add(expr)
+        if isinstance(expr, Linear) and target.index is not None:
+            outer = self.table.add(*split_terms(expr.terms, (target.index,))[0])
+            if isinstance(outer, Linear) and outer.terms:
+                further = target.target(outer)
+                if outer not in further.ready:
+                    self._eval(further, outer)
+        if not is_trivial(expr):
+            target.stmts.append(Eval(expr))
+
+    def _fold(self, scope: Scope, fold: Fold) -> None:
+        """Run the fold, and those like it that may share its loop."""
+        target = scope.target(fold)
+        group = tuple(
+            other
+            for other in self.alike[fold.indices, self.rank[fold]]
+            if other.free <= target.indices
+            and scope.target(other) is target
+            and other not in target.ready
+        )
+        inner = target
+        for index in fold.indices:
+            inner = Scope(index, inner)
+        self.fill(inner, [body for each in group for body in each.bodies])
+        while inner is not target:
+            inner = inner.close(group)
+        target.ready.update(group)

@@ -1,0 +1,227 @@
+"""The choice of vector loops: which loop of each nest has lanes, and how many.
+
+At most one loop of a chain of nested loops is a vector loop. The cheapest choice is
+taken by a rough count of instructions, in which contiguous loads and stores cost one
+register each and all others one instruction a lane. Receives placed statements, all
+serial, and gives them with widths, and their cost; next on the walk: `check.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from fnx import dtypes
+from fnx.kernel.expr import (
+    AsIndex,
+    Expr,
+    FloorDiv,
+    Fold,
+    IndexExpr,
+    Linear,
+    Load,
+    LoopIndex,
+    Mod,
+    Op,
+    depends_on_data,
+    stride,
+)
+from fnx.kernel.ir import Eval, Loop, Stmt, Store, loops
+
+REGISTER = 32
+"""Bytes of a vector register; the same on every machine, so that sums are too."""
+
+LIGHT = 10
+"""A loop over at most this many operations may use several registers for each."""
+
+Body = tuple[Stmt, ...]
+
+
+def vectorized(body: Body) -> tuple[float, Body]:
+    """The statements with the cheapest vector loops, and what they cost."""
+    cost = _Costs([stmt for stmt in body if not isinstance(stmt, Loop)], None).at(1)
+    chosen = list[Stmt]()
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            loop_cost, stmt = _best(stmt)
+            cost += loop_cost
+        chosen.append(stmt)
+    return cost, tuple(chosen)
+
+
+def _best(loop: Loop) -> tuple[float, Loop]:
+    """The loop as a serial one with the best inner loops, or as a vector loop."""
+    inner, body = vectorized(loop.body)
+    best = loop.extent * _round(inner, loop, 1), Loop(loop.index, body, loop.folds)
+    widths = _widths(loop)
+    if not widths:
+        return best
+    costs, serial = _Costs(loop.body, loop.index), inner
+    if any(isinstance(stmt, Loop) for stmt in loop.body):
+        serial = _Costs(loop.body, None).at(1)
+    for width in widths:
+        full, rest = divmod(loop.extent, width)
+        cost = full * _round(costs.at(width), loop, width)
+        cost += rest * _round(serial, loop, 1)
+        cost += 2 * len(loop.folds) * width.bit_length()  # lanes are combined at last
+        if cost < best[0]:
+            best = cost, Loop(loop.index, loop.body, loop.folds, width)
+    return best
+
+
+# ---------------------------------------------------------------- widths
+
+
+def _widths(loop: Loop) -> list[int]:
+    """The numbers of lanes that this loop could have."""
+    index, stmts = loop.index, list(_flat(loop.body))
+    if any(inner.index is index for inner in loops(loop.body)):
+        return []  # a fold inside has a loop of the same index
+    if not all(_may_have_lanes(s, index) for s in stmts if isinstance(s, Store)):
+        return []
+    varying = [s.expr for s in stmts if isinstance(s, Eval) and index in s.expr.free]
+    sizes = [_element_size(expr) for expr in varying]
+    sizes += [s.buffer.dtype.itemsize for s in stmts if isinstance(s, Store)]
+    width = REGISTER // max(sizes, default=8)
+    contiguous = all(_is_contiguous(stmt, index) for stmt in stmts)
+    most = _most_registers(loop, len(varying), width) if contiguous else 1
+    widths = {_at_most(width * n, loop.extent) for n in (1, 2, 4, 8) if n <= most}
+    return sorted(widths - {1})
+
+
+def _most_registers(loop: Loop, operations: int, width: int) -> int:
+    """How many registers a vector may have: several for light loops.
+
+    They hide latency and, over the rows of an array, use whole cache lines up; but the
+    accumulators must stay in registers.
+    """
+    inner = list(loops(loop.body))
+    folds = {fold for each in (loop, *inner) for fold in each.folds}
+    if operations + sum(_update_cost(fold, width) for fold in folds) > LIGHT:
+        return 2 if inner else 1
+    accumulators = sum(len(fold.bodies) for fold in folds)
+    return min(8 if inner else 4, 8 // max(accumulators, 1))
+
+
+def _at_most(width: int, extent: int) -> int:
+    while width > extent:
+        width //= 2
+    return width
+
+
+def _element_size(expr: Expr) -> int:
+    return 1 if isinstance(expr, IndexExpr) else expr.dtype.itemsize
+
+
+def _flat(body: Body) -> Iterator[Stmt]:
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            yield from _flat(stmt.body)
+        else:
+            yield stmt
+
+
+def _may_have_lanes(store: Store, index: LoopIndex) -> bool:
+    """Whether several iterations of a loop may do this store at once."""
+    if store.combine or index not in store.offset.free:
+        return False
+    if stride(store.offset, index) == 1:
+        return True
+    return store.mask is None and not depends_on_data(store.offset)
+
+
+def _is_contiguous(stmt: Stmt, index: LoopIndex) -> bool:
+    if isinstance(stmt, Store):
+        return stride(stmt.offset, index) == 1
+    if isinstance(stmt, Eval) and isinstance(stmt.expr, Load):
+        return stride(stmt.expr.offset, index) in (0, 1)
+    return True
+
+
+# ---------------------------------------------------------------- costs
+
+
+class _Costs:
+    """What statements cost, as a function of how many lanes one index has."""
+
+    def __init__(self, body: Iterable[Stmt], index: LoopIndex | None) -> None:
+        self.fixed = self.per_lane = 0.0
+        self.per_register = defaultdict[int, float](float)  # by the size of an element
+        self.inner: list[tuple[Loop, _Costs]] = []
+        for stmt in body:
+            if isinstance(stmt, Eval):
+                if index is None or index not in stmt.expr.free:
+                    self.fixed += _scalar_cost(stmt.expr)
+                else:
+                    self.add(stmt.expr, index)
+            elif isinstance(stmt, Loop):
+                self.inner.append((stmt, _Costs(stmt.body, index)))
+            elif index is None:
+                self.fixed += 1
+            elif stride(stmt.offset, index) == 1:
+                self.per_register[stmt.buffer.dtype.itemsize] += 1
+            else:
+                self.per_lane += 1.5
+
+    def add(self, expr: Expr, index: LoopIndex) -> None:
+        """Count an expression that has lanes."""
+        size = _element_size(expr)
+        match expr:
+            case Op(name="div" | "rem") if dtypes.is_integer(expr.dtype):
+                self.per_lane += 4  # no vector unit divides integers
+            case Op(name="rem" | "huge_quadrant" | "huge_remainder"):
+                self.per_lane += 20
+            case Op():
+                self.per_register[size] += _scalar_cost(expr)
+            case Load():
+                self.load(expr, index)
+            case FloorDiv() | Mod():
+                self.per_register[4] += 8
+            case Linear() if stride(expr, index) is not None:
+                self.fixed += 0.5
+            case _:
+                self.per_register[size] += 1
+
+    def load(self, load: Load, index: LoopIndex) -> None:
+        """Count a load: rows by the register, anything else by the lane."""
+        step, size = stride(load.offset, index), load.dtype.itemsize
+        if step not in (1, -1, 0) or (load.mask is not None and size < 4):
+            self.per_lane += 1.5
+        else:
+            self.per_register[size] += 1 if step == 1 and load.mask is None else 2
+
+    def at(self, width: int) -> float:
+        """The cost with so many lanes."""
+        total = self.fixed + self.per_lane * width
+        for size, cost in self.per_register.items():
+            total += cost * max(width * size / REGISTER, 1)
+        for loop, costs in self.inner:
+            total += loop.extent * _round(costs.at(width), loop, width)
+        return total
+
+
+def _round(body: float, loop: Loop, width: int) -> float:
+    """One round of a loop: its body, the folds' updates (not below their latency)."""
+    if not loop.folds:
+        return 1 + body
+    inner = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
+    own = [fold for fold in loop.folds if fold not in inner]
+    updates = sum(_update_cost(fold, width) for fold in own)
+    return 1 + max(body + updates, 4.0 if own else 0.0)
+
+
+def _update_cost(fold: Fold, width: int) -> float:
+    each = 8 if fold.combine.startswith("arg") else 1
+    sizes = (_element_size(body) for body in fold.bodies)
+    return each * sum(max(width * size / REGISTER, 1) for size in sizes)
+
+
+def _scalar_cost(expr: Expr) -> float:
+    match expr:
+        case Op(name="div" | "rem" | "sqrt"):
+            return 4
+        case Linear() | AsIndex():
+            return 0.5
+        case FloorDiv() | Mod():
+            return 3
+    return 1
