@@ -1,0 +1,462 @@
+"""Collectives: operations between the replicas along a named axis.
+
+Each replica computes with its own values; a collective gives it those of the others.
+Under `vmap(axis_name=...)` the replicas lie along one array axis, and the `batch` rule
+of that axis turns the collective into array operations; `pmap` and `shard_map` run it
+between devices. Convention of derivatives: the cotangents of all replicas count, so
+that the transpose of a sum over replicas is the sum over replicas.
+Next on the walk: `fnx/transforms/batch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core import axes
+from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.program import Literal
+from fnx.core.trace import bind
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import mul, select
+from fnx.ops.elementwise import div
+from fnx.ops.reduce import (
+    reduce_max,
+    reduce_min,
+    reduce_sum,
+    winners,
+    zero_or_one,
+)
+from fnx.ops.shape import (
+    along,
+    broadcast_in_dim,
+    concatenate,
+    full,
+    iota,
+    part_of,
+    permute,
+)
+
+Replicas = tuple[tuple[int, int], ...]
+
+
+class _Collective(Primitive):
+    """What all collectives share: the axis is looked up when they are called.
+
+    The size is a param, so that the equation has its meaning wherever it is read.
+    """
+
+    linear = True
+    sees_axes = True
+
+    def __call__(
+        self, x: Any, *, axis_name: Hashable, axis_size: int | None = None
+    ) -> Any:
+        size = axes.axis_size(axis_name) if axis_size is None else axis_size
+        return bind(self, (x,), {"axis_name": axis_name, "axis_size": size})
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+    ) -> tuple[Any, Any]:
+        """Array operations on its own axis; itself, one axis up, on any other."""
+        ((x,), (is_mapped,)) = args, mapped
+        if axis.name is not None and axis.name == axis_name:
+            return self.resolved(axis, x, is_mapped)
+        if not is_mapped:
+            return self(x, axis_name=axis_name, axis_size=axis_size), False
+        return self.shifted(x, axis_name, axis_size), True
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """The collective as array operations; the replicas' values lie along axis 0."""
+        raise self.missing("resolved")
+
+    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+        """The collective of an array with an unrelated leading axis."""
+        return self(x, axis_name=axis_name, axis_size=axis_size)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+    ) -> tuple[Any, Any]:
+        """Linear: the same collective of the tangents."""
+        axis = {"axis_name": axis_name, "axis_size": axis_size}
+        return self(*primals, **axis), self(*tangents, **axis)
+
+    def alone(self, axis_name: Hashable, axis_size: int) -> None:
+        """Raises unless the one replica that is there is the whole axis."""
+        if axis_size != 1:
+            raise errors.AxisError(
+                errors.explain(
+                    f"{self.name} over the axis {axis_name!r} of size {axis_size}",
+                    "only one replica is here to compute it",
+                    "run it inside the vmap, pmap or shard_map that binds the axis",
+                )
+            )
+
+
+class _Psum(_Collective):
+    """psum: the sum of all replicas' values, the same on each."""
+
+    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """The type of a replica's value; booleans have no sum."""
+        if dtypes.is_bool(x.dtype):
+            raise errors.DTypeError(
+                errors.explain(
+                    f"psum({x}, axis_name={axis_name!r})",
+                    "booleans cannot be summed",
+                    "convert them to an integer dtype",
+                )
+            )
+        return x
+
+    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
+        """The value itself: the axis has one replica."""
+        self.alone(axis_name, axis_size)
+        return np.asarray(x)
+
+    def transpose(
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+    ) -> Sequence[Any]:
+        """Each replica's value reaches all outputs: the sum of their cotangents."""
+        return (psum(ct, axis_name=axis_name, axis_size=axis_size),)
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """A sum along the axis; a value that all share is counted `size` times."""
+        return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), False
+
+
+class _Extreme(_Collective):
+    """pmax and pmin: the largest or smallest of all replicas' values, on each."""
+
+    linear = False
+
+    def __init__(self, name: str, reduce: Callable[..., Any]) -> None:
+        super().__init__(name)
+        self.reduce = reduce
+
+    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """The type of a replica's value; complex numbers have no order."""
+        if dtypes.is_complex(x.dtype):
+            raise errors.DTypeError(
+                errors.explain(
+                    f"{self.name}({x}, axis_name={axis_name!r})",
+                    "complex numbers have no order",
+                    "compare their real, imaginary or absolute values",
+                )
+            )
+        return x
+
+    reference = _Psum.reference
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+    ) -> tuple[Any, Any]:
+        """The mean of the tangents of the replicas that have the extreme value."""
+        ((x,), (t,)) = primals, tangents
+        axis = {"axis_name": axis_name, "axis_size": axis_size}
+        output = self(x, **axis)
+        tied = winners(x, output)
+        total = psum(select(tied, t, 0), **axis)
+        count = psum(zero_or_one(tied, t.type.dtype), **axis)
+        return output, mul(total, div(1, count))
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """The extreme along the axis; a value that all share is the extreme."""
+        return self.reduce(x, axes=(0,)) if is_mapped else x, False
+
+
+class _AllGather(_Collective):
+    """all_gather: the values of all replicas, stacked along a new leading axis."""
+
+    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """A new leading axis of the size of the named one."""
+        return x.with_shape((axis_size, *x.shape))
+
+    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
+        """A leading axis of size 1."""
+        self.alone(axis_name, axis_size)
+        return np.asarray(x)[None]
+
+    def transpose(
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+    ) -> Sequence[Any]:
+        """Each replica gets the sum of the cotangents of its own row."""
+        return (psum_scatter(ct, axis_name=axis_name, axis_size=axis_size),)
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """The stacked array, the same for all."""
+        return x if is_mapped else along(axis, x), False
+
+    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+        """The gathered axis comes first, the unrelated one goes back in front."""
+        return _swapped(self(x, axis_name=axis_name, axis_size=axis_size))
+
+
+class _Scattered(_Collective):
+    """What reads an array with one row for each replica."""
+
+    def check_rows(self, x: ArrayType, axis_name: Hashable, axis_size: int) -> None:
+        """Raises unless the leading axis has a row for each replica."""
+        if x.ndim == 0 or x.shape[0] != axis_size:
+            raise errors.ShapeError(
+                errors.explain(
+                    f"{self.name}({x}, axis_name={axis_name!r})",
+                    f"the leading axis must have size {axis_size}, as the named one",
+                )
+            )
+
+
+class _PsumScatter(_Scattered):
+    """psum_scatter: replica i gets the sum of all replicas' rows i."""
+
+    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """The type of one row."""
+        self.check_rows(x, axis_name, axis_size)
+        return psum.infer(x, axis_name=axis_name, axis_size=axis_size).with_shape(
+            x.shape[1:]
+        )
+
+    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
+        """The one row."""
+        self.alone(axis_name, axis_size)
+        return x[0]
+
+    def transpose(
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+    ) -> Sequence[Any]:
+        """All replicas' cotangents, stacked."""
+        return (all_gather(ct, axis_name=axis_name, axis_size=axis_size),)
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """The sum's rows, one for each replica."""
+        return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), True
+
+    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+        """The rows come first."""
+        return self(_swapped(x), axis_name=axis_name, axis_size=axis_size)
+
+
+class _AllToAll(_Scattered):
+    """all_to_all: row j of replica i becomes row i of replica j."""
+
+    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """The same type."""
+        self.check_rows(x, axis_name, axis_size)
+        return x
+
+    reference = _Psum.reference
+
+    def transpose(
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+    ) -> Sequence[Any]:
+        """Its own inverse, so its own transpose."""
+        return (all_to_all(ct, axis_name=axis_name, axis_size=axis_size),)
+
+    def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
+        """The transposition of replicas and rows."""
+        if is_mapped:
+            return _swapped(x), True
+        shape = x.type.shape
+        dims = (0, *range(2, len(shape) + 1))
+        spread = (axis.size, axis.size, *shape[1:])
+        return broadcast_in_dim(x, shape=spread, dims=dims), True
+
+    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+        """The rows come first, and go back."""
+        return _swapped(self(_swapped(x), axis_name=axis_name, axis_size=axis_size))
+
+
+class _Ppermute(Primitive):
+    """ppermute: sends each replica's value on; `perm` has (source, destination) pairs.
+
+    A replica that is no destination gets zeros.
+    """
+
+    linear = True
+    sees_axes = True
+
+    def __call__(
+        self,
+        x: Any,
+        *,
+        axis_name: Hashable,
+        perm: Sequence[tuple[int, int]],
+        axis_size: int | None = None,
+    ) -> Any:
+        size = axes.axis_size(axis_name) if axis_size is None else axis_size
+        pairs = tuple(sorted([(int(i), int(j)) for i, j in perm]))
+        params = {"axis_name": axis_name, "axis_size": size, "perm": pairs}
+        return bind(self, (x,), params)
+
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, perm: Replicas
+    ) -> ArrayType:
+        """The same type; a replica sends and receives at most once."""
+        for ends in zip(*perm, strict=True):
+            if len(set(ends)) < len(ends) or not set(ends) <= set(range(axis_size)):
+                raise errors.AxisError(
+                    errors.explain(
+                        f"ppermute({x}, axis_name={axis_name!r}, perm={perm})",
+                        "sources and destinations must each be different numbers "
+                        f"from 0 to {axis_size - 1}",
+                    )
+                )
+        return x
+
+    def reference(
+        self, x: Any, *, axis_name: Hashable, axis_size: int, perm: Replicas
+    ) -> Any:
+        """The value itself, or zeros if nobody sends it."""
+        psum.alone(axis_name, axis_size)
+        return np.asarray(x) if perm else np.zeros_like(x)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        perm: Replicas,
+    ) -> tuple[Any, Any]:
+        """Linear."""
+        params = {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
+        return self(*primals, **params), self(*tangents, **params)
+
+    def transpose(
+        self,
+        ct: Any,
+        x: Any,
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        perm: Replicas,
+    ) -> Sequence[Any]:
+        """The cotangents travel back."""
+        back = [(j, i) for i, j in perm]
+        return (self(ct, axis_name=axis_name, axis_size=axis_size, perm=back),)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        perm: Replicas,
+    ) -> tuple[Any, Any]:
+        """The rows in their new order on its own axis; itself on any other."""
+        ((x,), (is_mapped,)) = args, mapped
+        if axis.name is None or axis.name != axis_name:
+            params = {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
+            return self(x, **params), is_mapped
+        if not is_mapped and len(perm) == axis_size:
+            return x, False
+        rows = x if is_mapped else along(axis, x)
+        return _rearranged(rows, {j: i for i, j in perm}), True
+
+
+class _AxisIndex(Primitive):
+    """axis_index: the number of this replica, an int32."""
+
+    sees_axes = True
+
+    def __call__(self, *, axis_name: Hashable, axis_size: int | None = None) -> Any:
+        size = axes.axis_size(axis_name) if axis_size is None else axis_size
+        return bind(self, (), {"axis_name": axis_name, "axis_size": size})
+
+    def infer(self, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+        """int32, as in JAX."""
+        return ArrayType((), dtypes.int32)
+
+    def reference(self, *, axis_name: Hashable, axis_size: int) -> Any:
+        """0: the axis has one replica."""
+        psum.alone(axis_name, axis_size)
+        return np.zeros((), np.int32)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+    ) -> tuple[Any, Any]:
+        """0, 1, 2… along its own axis."""
+        if axis.name is None or axis.name != axis_name:
+            return self(axis_name=axis_name, axis_size=axis_size), False
+        return iota(shape=(axis.size,), dtype=dtypes.int32, axis=0), True
+
+
+def pmean(x: Any, axis_name: Hashable) -> Any:
+    """The mean of all replicas' floating-point values, the same on each."""
+    total = psum(x, axis_name=axis_name)
+    return div(total, _number(axes.axis_size(axis_name), total.dtype))
+
+
+def _number(n: int, dtype: np.dtype[Any]) -> Literal:
+    """An integer in a dtype; it wraps like every integer there."""
+    return Literal(np.asarray(n).astype(dtype), ArrayType((), dtype, True))
+
+
+def _times(x: Any, n: int) -> Any:
+    return mul(x, _number(n, x.type.dtype))
+
+
+def _swapped(x: Any) -> Any:
+    """The array with its two leading axes exchanged."""
+    return permute(x, dims=(1, 0, *range(2, x.ndim)))
+
+
+def _rearranged(x: Any, source: dict[int, int]) -> Any:
+    """The array whose row j is row `source[j]` of x, or zeros where it has none.
+
+    Rows that stay neighbours are moved together: a shift is two slices.
+    """
+    size = x.shape[0]
+    rows = [source.get(j, -1) for j in range(size)]
+    cuts = [j for j in range(1, size) if not _follows(rows[j - 1], rows[j])]
+    pieces = []
+    for start, stop in pairwise([0, *cuts, size]):
+        if rows[start] < 0:
+            shape = (stop - start, *x.shape[1:])
+            pieces.append(full(shape, x.dtype, 0))
+        else:
+            first = rows[start]
+            pieces.append(part_of(x, 0, first, first + stop - start))
+    return pieces[0] if len(pieces) == 1 else concatenate(*pieces, axis=0)
+
+
+def _follows(before: int, row: int) -> bool:
+    return before == row == -1 or (before >= 0 and row == before + 1)
+
+
+psum = _Psum("psum")
+pmax = _Extreme("pmax", reduce_max)
+pmin = _Extreme("pmin", reduce_min)
+all_gather = _AllGather("all_gather")
+psum_scatter = _PsumScatter("psum_scatter")
+all_to_all = _AllToAll("all_to_all")
+ppermute = _Ppermute("ppermute")
+axis_index = _AxisIndex("axis_index")

@@ -1,0 +1,195 @@
+"""Cumulative operations along an axis: cumsum, cumprod, cummax, cummin, cumlogsumexp.
+
+Receives an array, gives one of the same type whose elements combine all up to their
+place (from their place on, if `reverse`). The derivatives that are recurrences run in
+log2(n) steps over the whole axis (`scanned`), made of operations that can be
+differentiated and transposed again. Next on the walk: `gather.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
+from fnx.ops.elementwise import div, exp
+from fnx.ops.families import FLOAT, NUMBER, REAL, widened
+from fnx.ops.rearrange import check_axes
+from fnx.ops.reduce import check_kind, winners, zero_or_one
+from fnx.ops.shape import padded_along
+
+Parts = tuple[Any, ...]
+
+
+class Cumulative(Primitive):
+    """Accumulates a NumPy ufunc along `axis`, from the end if `reverse`."""
+
+    def __init__(self, name: str, kinds: str, numpy: np.ufunc) -> None:
+        super().__init__(name)
+        self.kinds = kinds
+        self.numpy = numpy
+
+    def infer(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
+        """The operand's type."""
+        asked = f"{self.name}({x}, axis={axis}, reverse={reverse})"
+        check_kind(asked, x, self.kinds)
+        check_axes(asked, x, (axis,))
+        return x
+
+    def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
+        """NumPy's accumulate; 16-bit floats accumulate in float32."""
+        wide = widened(x)
+        if reverse:
+            wide = np.flip(wide, axis)
+        value = self.numpy.accumulate(wide, axis, wide.dtype)
+        if reverse:
+            value = np.flip(value, axis)
+        return value.astype(x.dtype, copy=False)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        /,  # the params have an axis, too
+        **params: Any,
+    ) -> tuple[Any, bool]:
+        """The same along the next axis."""
+        if mapped[0]:
+            params["axis"] += 1
+        return self(*args, **params), mapped[0]
+
+
+class _CumSum(Cumulative):
+    linear = True
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Linear."""
+        return self(*primals, **params), self(*tangents, **params)
+
+    def transpose(self, ct: Any, x: Any, *, axis: int, reverse: bool) -> tuple[Any]:
+        """The sum from the other end."""
+        return (self(ct, axis=axis, reverse=not reverse),)
+
+
+class _CumProd(Cumulative):
+    """Derivatives are right where x has zeros: they divide by nothing."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """The product rule, pair by pair."""
+        parts = (primals[0], tangents[0])
+        _, tangent = scanned(product_rule, parts, (1, 0), **params)
+        return self(*primals, **params), tangent
+
+
+class _CumExtremum(Cumulative):
+    """cummax and cummin: NaN wins. The tied so far share the cotangent equally."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """The mean of the tangents of the elements that are equal to the output.
+
+        They all stand in the run of equal outputs that the place belongs to, so that
+        sums which start again with each run give sum and number of their tangents.
+        """
+        (x,), (t,) = primals, tangents
+        out = self(x, **params)
+        same_run = winners(before(out, 1, 0, **params), out)
+        mask = winners(x, out)
+        parts = (same_run, select(mask, t, 0), zero_or_one(mask, t.dtype))
+        _, total, count = scanned(_sums_of_runs, parts, (False, 0, 0), **params)
+        return out, div(total, count)
+
+
+class _CumLogSumExp(Cumulative):
+    """log of the cumulative sum of exponentials; -inf, with derivative 0, of -inf."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Each output's tangent is a mean of the one before and of the new one."""
+        (x,), (t,) = primals, tangents
+        out = self(x, **params)
+        old = _share(before(out, 1, -math.inf, **params), out)
+        new = scale(_share(x, out), t, bounded=True)
+        _, tangent = scanned(_recurrence, (old, new), (1, 0), **params)
+        return out, tangent
+
+
+def _share(x: Any, total: Any) -> Any:
+    """exp(x - total), which is at most 1, also where both are infinite."""
+    at_top = zero_or_one(eq(x, math.inf), x.type.dtype)
+    finite = select(eq(total, -math.inf), 0, exp(sub(x, total)))
+    return select(eq(total, math.inf), at_top, finite)
+
+
+def _sums_of_runs(left: Parts, right: Parts) -> Parts:
+    """(whether nothing has started since the left part, sum, number)."""
+    same_run, total, count = right
+    joined = [select(same_run, part, 0) for part in left[1:]]
+    return (
+        select(same_run, left[0], False),
+        add(total, joined[0]),
+        add(count, joined[1]),
+    )
+
+
+def _recurrence(left: Parts, right: Parts) -> Parts:
+    """(a, b) stands for h -> a * h + b."""
+    (a, b), (c, d) = left, right
+    return mul(a, c), add(scale(c, b, bounded=True), d)
+
+
+cumsum = _CumSum("cumsum", NUMBER, np.add)
+cumprod = _CumProd("cumprod", NUMBER, np.multiply)
+cummax = _CumExtremum("cummax", REAL, np.maximum)
+cummin = _CumExtremum("cummin", REAL, np.minimum)
+cumlogsumexp = _CumLogSumExp("cumlogsumexp", FLOAT, np.logaddexp)
+
+
+# ---------------------------------------------------------------- for other rules
+
+
+def scanned(
+    combine: Callable[[Parts, Parts], Parts],
+    parts: Sequence[Any],
+    neutral: Sequence[bool | int],
+    *,
+    axis: int,
+    reverse: bool = False,
+) -> Parts:
+    """The cumulative combination of several arrays along an axis.
+
+    `combine` is associative and takes the parts of what stands before and of what
+    stands after; `neutral` stands before the first. Each step combines what earlier
+    ones made over twice the distance, so there are log2(n) of them.
+    """
+    parts, step = tuple(parts), 1
+    while step < parts[0].type.shape[axis]:
+        rows = zip(parts, neutral, strict=True)
+        left = [before(x, step, value, axis=axis, reverse=reverse) for x, value in rows]
+        parts = combine(tuple(left), parts)
+        step *= 2
+    return parts
+
+
+def before(x: Any, step: int, first: Any, *, axis: int, reverse: bool = False) -> Any:
+    """For each place the element `step` places before it, `first` where none is."""
+    low, high = (-step, step) if reverse else (step, -step)
+    return padded_along(x, axis, low, high, first)
+
+
+def product_rule(left: Parts, right: Parts) -> Parts:
+    """The product of two values, and its tangent; each part is (value, tangent)."""
+    (a, ta), (b, tb) = left, right
+    return mul(a, b), add(scale(b, ta), scale(a, tb))

@@ -1,0 +1,409 @@
+"""dot_general: every contraction of two arrays, with batch axes.
+
+Receives two arrays of one dtype and which of their axes are contracted and which are
+batched; the output has the batch axes, then the free axes of the first operand, then
+those of the second. Large products of 32- and 64-bit floats are steps for BLAS, all
+others are folds in a kernel. Next on the walk: `conv.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.trace import bind
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import plus
+from fnx.ops.contraction import (
+    Axes,
+    Matrix,
+    Pair,
+    Side,
+    axis_pair,
+    check_contraction,
+    matmul_layout,
+    output_shape,
+    sides,
+)
+from fnx.ops.elementwise import convert
+from fnx.ops.rearrange import inverse, shifted
+from fnx.ops.reduce import fold_tag
+from fnx.ops.shape import permute
+
+DType = np.dtype[Any]
+
+# Up to so many multiply-adds a fold in a kernel is no slower than a call of BLAS.
+FOLDED_WORK = 1024
+
+_BLAS = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+_PRECISIONS = (None, "default", "high", "highest")
+
+
+class _DotGeneral(Primitive):
+    """dot_general(x, y, contract, batch): sums of products over the contracted axes.
+
+    `contract` and `batch` are pairs of axes of x and of y. 16-bit floats are multiplied
+    and added in float32 and rounded once; `preferred_element_type` is the dtype to
+    compute in and to give. `precision` bounds what a backend may round away; on the CPU
+    every product has the full precision.
+    """
+
+    linear = True
+    reads = "folded"
+
+    def __call__(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> Any:
+        params = {
+            "contract": axis_pair(contract, "contract"),
+            "batch": axis_pair(batch, "batch"),
+            "preferred_element_type": preferred_element_type,
+            "precision": precision,
+        }
+        return bind(self, (x, y), params)
+
+    def infer(
+        self,
+        x: ArrayType,
+        y: ArrayType,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> ArrayType:
+        """Batch axes, free axes of x, free axes of y; weak if both operands are."""
+        asked = f"dot_general({x}, {y}, contract={contract}, batch={batch})"
+        check_contraction(asked, x, y, contract, batch)
+        dtype = _output_dtype(asked, x, y, preferred_element_type)
+        _check_precision(asked, precision)
+        roles = sides(x.ndim, y.ndim, contract, batch)
+        shape = output_shape(x.shape, y.shape, *roles)
+        return ArrayType(shape, dtype, x.weak and y.weak)
+
+    def reference(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> Any:
+        """NumPy's matmul of stacks of matrices, which are views where possible."""
+        out = preferred_element_type or x.dtype
+        wide = dtypes.compute_dtype(out)
+        roles = sides(x.ndim, y.ndim, contract, batch)
+        layout = matmul_layout(x.shape, y.shape, *roles)
+        left = _stack(
+            x.astype(wide, copy=False), layout.x, layout.batch, layout.m, layout.k
+        )
+        right = _stack(
+            y.astype(wide, copy=False), layout.y, layout.batch, layout.k, layout.n
+        )
+        product = np.matmul(left, right).astype(out, copy=False)
+        return product.reshape(output_shape(x.shape, y.shape, *roles))
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """The product rule; no strong zero, so that it stays two matrix products."""
+        (x, y), (tx, ty) = primals, tangents
+        left = None if tx is None else self(tx, y, **params)
+        right = None if ty is None else self(x, ty, **params)
+        return self(x, y, **params), plus(left, right)
+
+    def transpose(
+        self,
+        ct: Any,
+        x: Any,
+        y: Any,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> Sequence[Any]:
+        """The cotangent contracted with the other operand over that one's free axes."""
+        left, right = sides(x.type.ndim, y.type.ndim, contract, batch)
+        if is_linear(x):
+            return _cotangent(ct, x.type.dtype, left, y, right, precision), None
+        return None, _cotangent(ct, y.type.dtype, right, x, left, precision)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> tuple[Any, Any]:
+        """A batch axis if both operands are mapped, else a free axis of the one."""
+        x, y = args
+        contract, batch = _raised(contract, mapped), _raised(batch, mapped)
+        if all(mapped):
+            batch = (0, *batch[0]), (0, *batch[1])
+        left, right = sides(x.type.ndim, y.type.ndim, contract, batch)
+        if not mapped[0] and right.free == (0,):
+            # The mapped axis is all that is free in y: with y first, it leads.
+            x, y, contract, batch = y, x, contract[::-1], batch[::-1]
+            left, right = sides(x.type.ndim, y.type.ndim, contract, batch)
+            mapped = (True, False)
+        output = self(
+            x,
+            y,
+            contract=contract,
+            batch=batch,
+            preferred_element_type=preferred_element_type,
+            precision=precision,
+        )
+        side = left if mapped[0] else right
+        return _leading(output, side.alignment[0]), True
+
+    def alignment(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> tuple[int | None, ...]:
+        """Contracted axes are folded, the others run along the output."""
+        x, y = types
+        return sides(x.ndim, y.ndim, contract, batch)[position].alignment
+
+    def element(
+        self,
+        k: Any,
+        index: Any,
+        x: Any,
+        y: Any,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> Any:
+        """A fold of products; 16-bit floats are widened before they are multiplied."""
+        out = preferred_element_type or x.dtype
+        wide = dtypes.compute_dtype(out)
+        left, right = sides(x.type.ndim, y.type.ndim, contract, batch)
+        logical = dtypes.is_bool(wide)
+
+        def product(inner: Any) -> Any:
+            a = k.convert(x(left.index(index, inner)), wide)
+            b = k.convert(y(right.index(index, inner)), wide)
+            return k.and_(a, b) if logical else k.mul(a, b)
+
+        extents = [x.shape[axis] for axis in contract[0]]
+        combine = "or" if logical else "add"
+        return k.convert(k.fold(combine, fold_tag(index), extents, product), out)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Whether a fold serves: BLAS has no such product, or is not worth a call."""
+        x, y = types
+        out = params.get("preferred_element_type") or x.dtype
+        if dtypes.is_complex(out):
+            return False
+        if not _blas_serves(x.dtype, out):
+            return True
+        roles = sides(x.ndim, y.ndim, params["contract"], params["batch"])
+        layout = matmul_layout(x.shape, y.shape, *roles)
+        return layout.k <= 1 or layout.work <= FOLDED_WORK
+
+    def absorb(
+        self,
+        inputs: Sequence[Any],
+        makers: Mapping[Any, Any],
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        **params: Any,
+    ) -> tuple[Sequence[Any], dict[str, Any]] | None:
+        """Reads a permuted operand in its own order, where the output stays the same."""
+        taken = list(inputs)
+        roles = [contract[0], contract[1], batch[0], batch[1]]
+        for side, atom in enumerate(inputs):
+            maker = makers.get(atom)
+            if maker is None or maker.primitive is not permute:
+                continue
+            dims = maker.params["dims"]
+            taken_up = (*contract[side], *batch[side])
+            free = [d for axis, d in enumerate(dims) if axis not in taken_up]
+            if free == sorted(free):
+                taken[side] = maker.inputs[0]
+                for role in (side, side + 2):
+                    roles[role] = tuple([dims[d] for d in roles[role]])
+        if taken == list(inputs):
+            return None
+        given = {"contract": (roles[0], roles[1]), "batch": (roles[2], roles[3])}
+        return taken, given | params
+
+    def steps(
+        self,
+        plan: Any,
+        x: Any,
+        y: Any,
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> None:
+        """One matrix product into the output, after the copies that BLAS needs."""
+        roles = sides(x.type.ndim, y.type.ndim, contract, batch)
+        layout = matmul_layout(x.type.shape, y.type.shape, *roles)
+        out = preferred_element_type or x.type.dtype
+        if not layout.work or not _blas_serves(x.type.dtype, out):
+            plan.host()
+            return
+        plan.matmul(
+            plan.outputs[0],
+            _laid_out(plan, x, layout.x),
+            _laid_out(plan, y, layout.y),
+            batch=layout.batch,
+            m=layout.m,
+            n=layout.n,
+            k=layout.k,
+            transpose_x=layout.x.transposed,
+            transpose_y=layout.y.transposed,
+        )
+
+
+# ---------------------------------------------------------------- the rules' parts
+
+
+def _stack(x: Any, matrix: Matrix, batch: int, rows: int, columns: int) -> Any:
+    """A NumPy operand as a stack of matrices."""
+    if matrix.dims is not None:
+        x = x.transpose(matrix.dims)
+    if not matrix.transposed:
+        return x.reshape(batch, rows, columns)
+    return x.reshape(batch, columns, rows).swapaxes(1, 2)
+
+
+def _laid_out(plan: Any, operand: Any, matrix: Matrix) -> Any:
+    return operand if matrix.dims is None else plan.permuted(operand, matrix.dims)
+
+
+def _cotangent(
+    ct: Any, dtype: DType, mine: Side, known: Any, other: Side, precision: Any
+) -> Any:
+    """The cotangent of one operand, where `known` is the other one.
+
+    The product has this operand's batch and free axes and, in the order of the other
+    one, those that were contracted; or the contracted ones before the free ones, if
+    that is the order that the operand has.
+    """
+    wide = ct.type.dtype
+    known = _converted(known, wide)
+    pairs = sorted(zip(other.contract, mine.contract, strict=True))
+    contracted = tuple([own for _, own in pairs])
+    batch = tuple(range(len(mine.batch)))
+    swapped = mine.batch + contracted + mine.free
+    if swapped == tuple(range(len(swapped))) and contracted and mine.free:
+        product = dot_general(
+            known,
+            ct,
+            contract=(other.free, other.placed),
+            batch=(other.batch, batch),
+            precision=precision,
+        )
+        return _converted(product, dtype)
+    product = dot_general(
+        ct,
+        known,
+        contract=(other.placed, other.free),
+        batch=(batch, other.batch),
+        precision=precision,
+    )
+    order = inverse(mine.batch + mine.free + contracted)
+    return _converted(_permuted(product, order), dtype)
+
+
+def _permuted(x: Any, dims: Axes) -> Any:
+    return x if dims == tuple(range(len(dims))) else permute(x, dims=dims)
+
+
+def _leading(x: Any, axis: Any) -> Any:
+    """The array with that axis in front."""
+    rest = [i for i in range(x.type.ndim) if i != axis]
+    return _permuted(x, (axis, *rest))
+
+
+def _converted(x: Any, dtype: DType) -> Any:
+    return x if x.type.dtype == dtype else convert(x, dtype=dtype)
+
+
+def _raised(pair: Pair, mapped: Sequence[bool]) -> Pair:
+    """The axes of each operand, one further back if it is mapped."""
+    x, y = [
+        shifted(axes) if is_mapped else axes
+        for axes, is_mapped in zip(pair, mapped, strict=True)
+    ]
+    return x, y
+
+
+def _blas_serves(dtype: DType, out: DType) -> bool:
+    return dtype == out and dtype in _BLAS
+
+
+# ---------------------------------------------------------------- dtypes
+
+
+def _output_dtype(
+    asked: str, x: ArrayType, y: ArrayType, preferred: DType | None
+) -> DType:
+    if x.dtype != y.dtype:
+        reason = f"the operands have dtypes {x.dtype} and {y.dtype}"
+        fix = "convert one of them; fnx.numpy and fnx.lax promote"
+        raise errors.DTypeError(errors.explain(asked, reason, fix))
+    if preferred is None or _holds(preferred, x.dtype):
+        return preferred or x.dtype
+    reason = f"preferred_element_type={preferred} cannot hold products of {x.dtype}"
+    fix = "take the same kind of number, at least as wide, and convert the result"
+    raise errors.DTypeError(errors.explain(asked, reason, fix))
+
+
+def _holds(preferred: DType, dtype: DType) -> bool:
+    """Whether products of one dtype may be summed in another: JAX's rule."""
+    if dtypes.is_bool(dtype):
+        return True
+    if dtypes.is_integer(dtype) and dtypes.is_float(preferred):
+        return True
+    kinds = (
+        dtypes.is_signed,
+        dtypes.is_unsigned,
+        dtypes.is_float,
+        dtypes.is_complex,
+    )
+    same = any(is_kind(dtype) and is_kind(preferred) for is_kind in kinds)
+    return same and preferred.itemsize >= dtype.itemsize
+
+
+def _check_precision(asked: str, precision: Any) -> None:
+    each = precision if isinstance(precision, tuple) else (precision,)
+    if len(each) > 2 or any(p not in _PRECISIONS for p in each):
+        reason = f"precision={precision!r} is unknown"
+        fix = "take None, 'default', 'high' or 'highest', or a pair of them"
+        raise errors.OptionError(errors.explain(asked, reason, fix))
+
+
+dot_general = _DotGeneral("dot_general")

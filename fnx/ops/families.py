@@ -1,0 +1,235 @@
+"""Families of primitives: rules that many operations share, written once.
+
+An `Elementwise` primitive computes every element of the output from the elements of the
+operands at the same place. Its operands have equal shapes, except that a literal stands
+for an array of any shape; `fnx.numpy` inserts the broadcasts and conversions.
+Next on the walk: `arithmetic.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.core.primitive import MappedAxis, Primitive, primitive
+from fnx.core.program import Literal
+from fnx.core.trace import bind
+from fnx.core.types import ArrayType
+
+BOOL, SIGNED, UNSIGNED, FLOAT, COMPLEX = "biufc"
+INTEGER = SIGNED + UNSIGNED
+REAL = INTEGER + FLOAT
+INEXACT = FLOAT + COMPLEX
+NUMBER = INTEGER + INEXACT
+ANY = BOOL + NUMBER
+
+_WORDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+# The kinds of arrays beside which each Python scalar is a literal of their dtype.
+_BESIDE = {bool: ANY, int: NUMBER, float: INEXACT, complex: COMPLEX}
+
+
+def kind(dtype: np.dtype[Any]) -> str:
+    """One letter for the kind of a dtype: b, i, u, f or c (bfloat16 is a float)."""
+    return FLOAT if dtypes.is_float(dtype) else dtype.kind
+
+
+class Elementwise(Primitive):
+    """Applies a scalar operation at every place.
+
+    `kinds` are the dtypes that the operands may have, as letters; `scalar` names the
+    row of the scalar table (or a function over the kernel builder) that computes one
+    element, `numpy` computes the whole in NumPy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kinds: str,
+        numpy: Callable[..., Any],
+        *,
+        scalar: str | Callable[..., Any] | None = None,
+        commutative: bool = False,
+        cheap: bool = False,
+    ) -> None:
+        super().__init__(name)
+        self.kinds = kinds
+        self.numpy = numpy
+        self.scalar = scalar or name
+        self.commutative = commutative
+        self.cheap = cheap
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        operands = self._with_literals(args)
+        if operands is not args and _are_literals(operands, args):
+            return self._folded(operands, params)
+        return bind(self, operands, params)
+
+    def _with_literals(self, args: tuple[Any, ...]) -> Sequence[Any]:
+        """Python scalars become literals of the dtype of the operands beside them."""
+        arrays = [arg for arg in args if isinstance(arg, Array)]
+        self._check_shapes(arrays)
+        if len(arrays) == len(args):
+            return args
+        typed = [arg.type.dtype for arg in args if isinstance(arg, Array | Literal)]
+        dtype = typed[-1] if typed else None
+        return [_literal(arg, dtype) for arg in args]
+
+    def _folded(self, literals: Sequence[Any], params: Mapping[str, Any]) -> Literal:
+        # In a rule, a function of literals must stand for any shape as they do.
+        type = self.infer(*[x.type for x in literals], **params)
+        with np.errstate(all="ignore"):
+            value = self.reference(*[x.value for x in literals], **params)
+        return Literal(value, type)
+
+    def _check_shapes(self, arrays: Sequence[Array]) -> None:
+        # A literal may meet any shape; an array of rank 0 may not: it would need a
+        # sum in its transpose.
+        if any(x.shape != arrays[0].shape for x in arrays[1:]):
+            types = ", ".join(str(x.type) for x in arrays)
+            raise errors.ShapeError(
+                f"{self.name}: the operands must have equal shapes, got {types}. "
+                "fnx.numpy broadcasts them; at this level use fnx.lax.broadcast_in_dim."
+            )
+
+    def result_dtype(self, *operands: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the output; that of the operands unless overridden."""
+        return operands[0]
+
+    def infer(self, *types: ArrayType, **params: Any) -> ArrayType:
+        """The operands' common shape, with `result_dtype`; weak if all of them are."""
+        shape = self._common_shape(types)
+        self.check_dtypes(types)
+        dtype = self.result_dtype(*[t.dtype for t in types])
+        return ArrayType(shape, dtype, all([t.weak for t in types]))
+
+    def _common_shape(self, types: Sequence[ArrayType]) -> tuple[int, ...]:
+        shape: tuple[int, ...] = ()
+        for type in types:
+            if type.shape and type.shape != shape:
+                if shape:
+                    shown = ", ".join(map(str, types))
+                    raise errors.ShapeError(
+                        f"{self.name}: the operands must have equal shapes, got {shown}"
+                    )
+                shape = type.shape
+        return shape
+
+    def check_dtypes(self, types: Sequence[ArrayType]) -> None:
+        """Raises unless the operands share one dtype of an allowed kind."""
+        first = types[0].dtype
+        if any(t.dtype != first for t in types):
+            shown = ", ".join(map(str, types))
+            raise errors.DTypeError(
+                f"{self.name}: the operands must have equal dtypes, got {shown}"
+            )
+        if kind(first) not in self.kinds:
+            allowed = ", ".join(_WORDS[letter] for letter in self.kinds)
+            raise errors.DTypeError(
+                f"{self.name}: dtype {first} is not supported; it takes {allowed}"
+            )
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        """NumPy's value; 16-bit floats are computed in float32 and rounded once."""
+        wide = [widened(array) for array in arrays]
+        value = self.numpy(*wide, **params)
+        return np.asarray(value, self.result_dtype(*[a.dtype for a in arrays]))
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        **params: Any,
+    ) -> tuple[Any, Any]:
+        """The same operation; operands without the axis are broadcast along it."""
+        if any(mapped):
+            args = [
+                arg if is_mapped or isinstance(arg, Literal) else along(axis, arg)
+                for arg, is_mapped in zip(args, mapped, strict=True)
+            ]
+        output = self(*args, **params)
+        flag = any(mapped)
+        return output, tuple([flag] * len(output)) if self.multiple else flag
+
+    def element(self, k: Any, index: Any, *inputs: Any, **params: Any) -> Any:
+        """The scalar operation on the operands' elements at the same index."""
+        values = [x(index) for x in inputs]
+        if not callable(self.scalar):
+            return k.op(self.scalar, *values)
+        # As in `reference`, 16-bit floats are computed in float32 and rounded once.
+        wide = [k.convert(v, dtypes.compute_dtype(v.dtype)) for v in values]
+        value = self.scalar(k, *wide, **params)
+        return k.convert(value, self.result_dtype(*[v.dtype for v in values]))
+
+    def alignment(
+        self, position: int, types: Sequence[ArrayType], **params: Any
+    ) -> tuple[int | None, ...]:
+        """Every operand runs along the output."""
+        return tuple(range(types[position].ndim))
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real and boolean dtypes fuse; complex ones run through `reference`."""
+        return not any(t.dtype.kind == "c" for t in types)
+
+
+class Predicate(Elementwise):
+    """An elementwise operation with a boolean result: comparisons, is_finite."""
+
+    def result_dtype(self, *operands: np.dtype[Any]) -> np.dtype[Any]:
+        """Always bool."""
+        return dtypes.bool_
+
+    def infer(self, *types: ArrayType, **params: Any) -> ArrayType:
+        """The operands' common shape in bool; a bool is never weak."""
+        return super().infer(*types, **params).strong()
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """A step function has derivative zero."""
+        return self(*primals, **params), None
+
+
+class Stepwise(Elementwise):
+    """An elementwise operation that is flat where it is smooth: floor, sign, bits."""
+
+    jvp = Predicate.jvp
+
+
+def widened(array: Any) -> Any:
+    """The array in the dtype it is computed in: float32 for 16-bit floats."""
+    dtype = dtypes.compute_dtype(array.dtype)
+    return array if dtype is array.dtype else array.astype(dtype)
+
+
+def along(axis: MappedAxis, x: Any) -> Any:
+    """An array repeated along a new leading axis."""
+    # By name, since broadcasting is itself defined from the families in this file.
+    broadcast_in_dim = primitive("broadcast_in_dim")
+    dims = tuple(range(1, x.ndim + 1))
+    return broadcast_in_dim(x, shape=(axis.size, *x.shape), dims=dims)
+
+
+def literal(value: complex, dtype: np.dtype[Any]) -> Literal:
+    """A weak scalar constant of that dtype."""
+    return Literal(dtype.type(value), ArrayType((), dtype, True))
+
+
+def _literal(value: Any, dtype: np.dtype[Any] | None) -> Any:
+    for scalar, kinds in _BESIDE.items():
+        if isinstance(value, scalar):
+            fits = dtype is not None and kind(dtype) in kinds
+            # One that does not fit keeps its own dtype, of which `infer` complains.
+            return literal(value, dtype) if fits else Literal(value)
+    return value
+
+
+def _are_literals(operands: Sequence[Any], args: Sequence[Any]) -> bool:
+    """Whether the operands are literals, not all of them written as Python scalars."""
+    return all(isinstance(x, Literal) for x in operands) and any(
+        isinstance(x, Literal) for x in args
+    )

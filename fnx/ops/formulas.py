@@ -1,0 +1,224 @@
+"""The formulas behind elementwise primitives that no library function computes.
+
+Each is written twice: `f` in NumPy for `reference` rules, and `f_element` over the
+kernel builder for compiled code, with the same roundings. A few are written in NumPy
+only, where the scalar table has the compiled one. 16-bit floats come here widened.
+Next on the walk: `parts.py` and `elementwise.py`, which give them names and rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.kernel.scalar import TABLE
+
+
+def row(name: str) -> Callable[..., Any]:
+    """The NumPy meaning of a row of the scalar table: it has our integer corners."""
+    return TABLE[name].numpy
+
+
+# ---------------------------------------------------------------- choices and bits
+
+
+def compared_element(name: str) -> Callable[..., Any]:
+    """A comparison of numbers, or of booleans as 0 and 1."""
+
+    def compare(k: Any, x: Any, y: Any) -> Any:
+        if dtypes.is_bool(x.dtype):
+            x, y = k.convert(x, dtypes.uint8), k.convert(y, dtypes.uint8)
+        return k.op(name, x, y)
+
+    return compare
+
+
+def extremum_element(name: str, logical: str) -> Callable[..., Any]:
+    """The larger or smaller of two numbers; of booleans, `or` and `and`."""
+
+    def choose(k: Any, x: Any, y: Any) -> Any:
+        return k.op(logical if dtypes.is_bool(x.dtype) else name, x, y)
+
+    return choose
+
+
+def clamp(low: Any, x: Any, high: Any) -> Any:
+    """The operand brought into [low, high]; `high` where the interval is empty."""
+    return np.minimum(np.maximum(x, low), high)
+
+
+def clamp_element(k: Any, low: Any, x: Any, high: Any) -> Any:
+    """The same; NaN stays."""
+    return k.min(k.max(x, low), high)
+
+
+def sign_element(k: Any, x: Any) -> Any:
+    """The sign as NumPy has it: that of -0.0 is 0, that of NaN is NaN."""
+    zero, one = k.constant(0, x.dtype), k.constant(1, x.dtype)
+    positive = k.select(k.gt(x, zero), one, k.select(k.eq(x, zero), zero, x))
+    if dtypes.is_unsigned(x.dtype):
+        return positive
+    return k.select(k.lt(x, zero), k.constant(-1, x.dtype), positive)
+
+
+def nextafter_element(k: Any, x: Any, y: Any) -> Any:
+    """One step up or down in the bits, which order floats of one sign."""
+    integer = np.dtype(f"i{x.dtype.itemsize}")
+    one, zero = k.constant(1, integer), k.constant(0.0, x.dtype)
+    outward = k.eq(k.lt(x, y), k.lt(zero, x))
+    step = k.select(outward, one, k.constant(-1, integer))
+    moved = k.bitcast(k.add(k.bitcast(x, integer), step), x.dtype)
+    smallest = k.bitcast(one, x.dtype)
+    smallest = k.select(k.lt(y, zero), k.neg(smallest), smallest)
+    moved = k.select(k.eq(x, zero), smallest, moved)
+    moved = k.select(k.eq(x, y), y, moved)
+    return k.select(k.or_(k.ne(x, x), k.ne(y, y)), k.add(x, y), moved)
+
+
+def join(x: Any, y: Any) -> Any:
+    """The complex number x + iy, part by part: 1j * inf would make a NaN."""
+    z = np.empty(np.broadcast_shapes(x.shape, y.shape), dtypes.complex_dtype(x.dtype))
+    z.real, z.imag = x, y
+    return z
+
+
+# ---------------------------------------------------------------- quotients and powers
+
+_divide_integers = row("div")
+
+
+def divide(x: Any, y: Any) -> Any:
+    """The quotient; of integers truncated toward zero, and 0 where y is 0."""
+    return np.divide(x, y) if x.dtype.kind in "fc" else _divide_integers(x, y)
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """A power by repeated squaring; within |y|/2 ulp, or |y| ulp for negative y."""
+    if y < 0:  # the power of 1/x: that of x might overflow where this is a number
+        x, y = np.reciprocal(x), -y
+    return _by_squaring(x, y, np.ones_like(x), np.multiply)
+
+
+def integer_pow_element(k: Any, x: Any, y: int) -> Any:
+    """The same products."""
+    one = k.constant(1, x.dtype)
+    if y < 0:
+        x, y = k.div(one, x), -y
+    return _by_squaring(x, y, one, k.mul)
+
+
+def _by_squaring(x: Any, y: int, one: Any, multiply: Callable[..., Any]) -> Any:
+    power = one
+    for digit in reversed(f"{y:b}"):
+        if digit == "1":
+            power = x if power is one else multiply(power, x)
+        x = multiply(x, x)
+    return power
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x)."""
+    return 1 / np.sqrt(x)
+
+
+# ---------------------------------------------------------------- tails
+
+
+def sech_squared(x: Any) -> Any:
+    """1 / cosh(x)**2, accurate where 1 - tanh(x)**2 is not."""
+    e = np.exp(-2 * np.abs(x))
+    return 4 * e / ((1 + e) * (1 + e))
+
+
+def sech_squared_element(k: Any, x: Any) -> Any:
+    """The same."""
+    one = k.constant(1, x.dtype)
+    e = k.op("exp", k.mul(k.constant(-2, x.dtype), k.abs(x)))
+    root = k.add(one, e)
+    return k.div(k.mul(k.constant(4, x.dtype), e), k.mul(root, root))
+
+
+def one_minus_square(x: Any) -> Any:
+    """1 - x**2, accurate near 1."""
+    return (1 - x) * (1 + x)
+
+
+def one_minus_square_element(k: Any, x: Any) -> Any:
+    """The same."""
+    one = k.constant(1, x.dtype)
+    return k.mul(k.sub(one, x), k.add(one, x))
+
+
+def rsqrt_one_plus_square(x: Any) -> Any:
+    """1 / sqrt(1 + x**2) without an overflow of x**2."""
+    size = np.abs(x)
+    big = size > 1
+    ratio = np.where(big, 1 / size, size)
+    value = 1 / np.sqrt(1 + ratio * ratio)
+    return np.where(big, ratio * value, value)
+
+
+def rsqrt_one_plus_square_element(k: Any, x: Any) -> Any:
+    """The same."""
+    one = k.constant(1, x.dtype)
+    size = k.abs(x)
+    big = k.gt(size, one)
+    ratio = k.select(big, k.div(one, size), size)
+    value = k.div(one, k.sqrt(k.add(one, k.mul(ratio, ratio))))
+    return k.select(big, k.mul(ratio, value), value)
+
+
+_FAR = 40.0  # from here on exp(-x*x) is 0 in every dtype
+
+
+def exp_neg_square(x: Any) -> Any:
+    """exp(-x**2) with x = high + low, where high has 24 bits: its square is exact."""
+    x = np.minimum(np.abs(x), _FAR).astype(np.float64)
+    high = x.astype(np.float32).astype(np.float64)
+    return np.exp(-high * high) * np.exp(-(x + high) * (x - high))
+
+
+def exp_neg_square_element(k: Any, x: Any) -> Any:
+    """exp(-s) (1 - r), where s is x**2 rounded and r the rest of it."""
+    x = k.min(k.abs(x), k.constant(_FAR, x.dtype))
+    square = k.mul(x, x)
+    rest = k.fma(x, x, k.neg(square))
+    return k.mul(k.op("exp", k.neg(square)), k.sub(k.constant(1, x.dtype), rest))
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x); NumPy's loses the real part of a small complex number."""
+    if x.dtype.kind != "c":
+        return np.log1p(x)
+    rounded = 1 + x
+    same = rounded == 1
+    # Kahan: the rounding of 1 + x is in both factors, and cancels.
+    value = np.log(rounded) * (x / np.where(same, 1, rounded - 1))
+    value = np.where(np.isfinite(value), value, np.log(rounded))
+    return np.where(same, x, value)
+
+
+def logistic(x: Any) -> Any:
+    """1 / (1 + exp(-x)); for real x without an overflow."""
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x); SciPy's own loses digits in the tail."""
+    from scipy.special import erfc, erfcx  # lazy: SciPy is slow to load
+
+    return np.where(x > 1, erfcx(x) * exp_neg_square(x), erfc(x))
+
+
+_erf_inv = row("erf_inv")
+
+
+def erf_inv(x: Any) -> Any:
+    """The inverse of erf; SciPy's loses the sign of zero."""
+    return np.copysign(_erf_inv(x), x)

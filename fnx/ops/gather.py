@@ -1,0 +1,485 @@
+"""gather: windows of an array at places that are known only when the program runs.
+
+`WindowDims` says how windows lie in the operand and in the gathered array; `scatter.py`
+uses the same. Reads out of bounds follow `mode`, and a derivative is the exact adjoint
+of what was read. Receives an operand and an array of index vectors; next on the walk:
+`scatter.py`, its transpose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.core.primitive import MappedAxis, Primitive, primitive
+from fnx.core.types import ArrayType
+from fnx.errors import DTypeError, OptionError, ShapeError, explain
+from fnx.kernel.expr import Const, IndexValue
+from fnx.ops.rearrange import Ints, all_of, fuses, inverse, shifted
+from fnx.ops.shape import reshape, zeros_like
+
+MODES = ("clip", "fill", "promise_in_bounds")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDims:
+    """Which axes mean what, in the words of `jax.lax.GatherDimensionNumbers`.
+
+    An index vector (the last axis of the indices) says where a window begins in the
+    axes `start_index_map` of the operand; it begins at 0 in the others. Axes
+    `offset_dims` of the windows array (what gather gives, what scatter takes) run
+    through the window, its other axes are those of the indices but the last. Operand
+    axes `collapsed_slice_dims` have windows of size 1 and are left out. Operand axes
+    `operand_batching_dims` go with the axes `start_indices_batching_dims` of the
+    indices: each of their places has its own windows.
+    """
+
+    offset_dims: Ints
+    collapsed_slice_dims: Ints
+    start_index_map: Ints
+    operand_batching_dims: Ints = ()
+    start_indices_batching_dims: Ints = ()
+
+    def window_axes(self, ndim: int) -> Ints:
+        """The operand's axes that `offset_dims` run through, in the same order."""
+        absent = self.collapsed_slice_dims + self.operand_batching_dims
+        return tuple([d for d in range(ndim) if d not in absent])
+
+    def batch_axes(self, ndim: int) -> Ints:
+        """The axes of the windows array, of rank `ndim`, that the indices have."""
+        return tuple([d for d in range(ndim) if d not in self.offset_dims])
+
+    def window_sizes(self, windows: Ints, ndim: int) -> Ints:
+        """The window's size in each axis of the operand, from the windows' shape."""
+        sizes = [1] * ndim
+        for axis, place in zip(self.window_axes(ndim), self.offset_dims, strict=True):
+            sizes[axis] = windows[place]
+        return tuple(sizes)
+
+    def raised(self, operand: bool, indices: bool) -> WindowDims:
+        """The same with a new leading axis in the operand, the indices, or both."""
+        first = (0,) if operand else ()
+        places = shifted(self.start_indices_batching_dims)
+        up = shifted if operand else tuple
+        return WindowDims(
+            offset_dims=(() if indices else first) + shifted(self.offset_dims),
+            collapsed_slice_dims=up(self.collapsed_slice_dims),
+            start_index_map=up(self.start_index_map),
+            operand_batching_dims=(first if indices else ())
+            + up(self.operand_batching_dims),
+            start_indices_batching_dims=(first + places)
+            if indices
+            else self.start_indices_batching_dims,
+        )
+
+
+class _Gather(Primitive):
+    """gather(operand, indices, dims, sizes, mode, fill_value): windows of the operand.
+
+    `sizes` is the window's size in each axis of the operand. A window that is not
+    entirely inside is moved inside (`clip`, and `promise_in_bounds`, where it does not
+    occur) or replaced by `fill_value` (`fill`; NaN, the lowest int, the highest uint or
+    True by default). Transposes to `scatter_add`.
+    """
+
+    linear = True
+    reads = "many"
+
+    def __call__(
+        self,
+        operand: Any,
+        indices: Any,
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        mode: str = "clip",
+        fill_value: Any = None,
+    ) -> Any:
+        return super().__call__(
+            operand, indices, dims=dims, sizes=sizes, mode=mode, fill_value=fill_value
+        )
+
+    def infer(
+        self,
+        operand: ArrayType,
+        indices: ArrayType,
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        mode: str,
+        fill_value: Any,
+    ) -> ArrayType:
+        """The shape of the indices with the window's axes put in."""
+        asked = f"gather({operand}, {indices}, {dims}, sizes={sizes}, mode={mode!r})"
+        shape = windows_shape(asked, operand, indices, dims, sizes, mode)
+        return operand.with_shape(shape)
+
+    def reference(
+        self,
+        operand: Any,
+        indices: Any,
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        mode: str,
+        fill_value: Any,
+    ) -> Any:
+        """NumPy's take of rows, after the operand's whole axes were moved last."""
+        fill = _fill(operand.dtype, fill_value)
+        if not operand.size:
+            shape = _windows(dims, sizes, indices.shape)
+            return np.full(shape, fill, operand.dtype)
+        rows = Rows(operand.shape, indices, dims, sizes)
+        out = rows.of_operand(operand).take(rows.numbers, axis=0)
+        if mode == "fill":
+            out[~rows.inside] = fill
+        return rows.as_windows(out)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        fill_value: Any,
+        **params: Any,
+    ) -> tuple[Any, Any]:
+        """The same windows of the tangent; a fill value does not move."""
+        output = self(*primals, fill_value=fill_value, **params)
+        return output, self(tangents[0], primals[1], fill_value=0, **params)
+
+    def transpose(
+        self,
+        ct: Any,
+        operand: Any,
+        indices: Any,
+        *,
+        dims: WindowDims,
+        mode: str,
+        **params: Any,
+    ) -> tuple[Any, None]:
+        """Adds the cotangent up where it was read."""
+        # By name: scatters are defined from gathers.
+        scatter_add = primitive("scatter_add")
+        zeros = zeros_like(operand)
+        return scatter_add(zeros, indices, ct, dims=dims, mode=mode), None
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        **params: Any,
+    ) -> tuple[Any, bool]:
+        """A batching axis if both have the new one, else a window or an index axis."""
+        if mapped[0]:
+            sizes = (1 if mapped[1] else axis.size, *sizes)
+        if any(mapped):
+            dims = dims.raised(*mapped)
+        return self(*args, dims=dims, sizes=sizes, **params), any(mapped)
+
+    def element(
+        self,
+        k: Any,
+        index: Any,
+        operand: Any,
+        indices: Any,
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        mode: str,
+        fill_value: Any,
+    ) -> Any:
+        """A load at the window's start plus the place in the window."""
+        fill = k.constant(_fill(operand.dtype, fill_value), operand.dtype)
+        if not operand.type.size:
+            return fill
+        place, inside = window_place(k, index, operand.shape, indices, dims, sizes)
+        if mode != "fill":
+            return operand(place)
+        return k.where(inside, lambda: operand(place), lambda: fill)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real and boolean dtypes fuse; complex ones run through `reference`."""
+        return fuses(types)
+
+
+gather = _Gather("gather")
+
+
+# ---------------------------------------------------------------- for other rules
+
+POINTS = WindowDims((), (0,), (0,))
+"""Single elements of an array of rank 1."""
+
+
+def points(x: Any, places: Any) -> Any:
+    """The elements of an array of rank 1 at places that are inside.
+
+    >>> import fnx.runtime.eager
+    >>> from fnx.runtime.array import from_numpy
+    >>> x = from_numpy(np.arange(10, 20))
+    >>> points(x, from_numpy(np.array([3, 1])))
+    Array([13, 11], dtype=int64)
+    """
+    column = reshape(places, shape=(*places.shape, 1))
+    return gather(x, column, dims=POINTS, sizes=(1,), mode="promise_in_bounds")
+
+
+# ---------------------------------------------------------------- types
+
+
+def windows_shape(
+    asked: str,
+    operand: ArrayType,
+    indices: ArrayType,
+    dims: WindowDims,
+    sizes: Ints,
+    mode: str,
+) -> Ints:
+    """The shape of the windows array; raises where the arguments do not fit."""
+    for reason in _misfits(operand, indices, dims, sizes):
+        raise ShapeError(explain(asked, reason))
+    if not dtypes.is_integer(indices.dtype):
+        raise DTypeError(explain(asked, "the indices must be integers", "convert them"))
+    if mode not in MODES:
+        reason = f"mode {mode!r} is none of {', '.join(MODES)}"
+        raise OptionError(explain(asked, reason))
+    shape = _windows(dims, sizes, indices.shape)
+    if not operand.size and mode != "fill" and 0 not in shape:
+        raise ShapeError(explain(asked, "the operand has no elements to index"))
+    return shape
+
+
+def _windows(dims: WindowDims, sizes: Ints, indices: Ints) -> Ints:
+    window = iter([sizes[d] for d in dims.window_axes(len(sizes))])
+    outer = iter(indices[:-1])
+    ndim = len(indices) - 1 + len(dims.offset_dims)
+    return tuple(
+        [next(window if d in dims.offset_dims else outer) for d in range(ndim)]
+    )
+
+
+def _misfits(
+    operand: ArrayType, indices: ArrayType, dims: WindowDims, sizes: Ints
+) -> Iterator[str]:
+    """What is wrong with the arguments of a gather or a scatter, in words."""
+    ndim = operand.ndim
+    if not indices.ndim:
+        yield "the indices need a last axis, that of the index vectors"
+        return
+    if indices.shape[-1] != len(dims.start_index_map):
+        yield f"index vectors have {indices.shape[-1]} entries, start_index_map has not"
+    if len(sizes) != ndim:
+        yield f"there must be one size for each of the operand's {ndim} axes"
+    absent = dims.collapsed_slice_dims + dims.operand_batching_dims
+    groups = {
+        "collapsed_slice_dims and operand_batching_dims": (absent, ndim),
+        "start_index_map and operand_batching_dims": (
+            dims.start_index_map + dims.operand_batching_dims,
+            ndim,
+        ),
+        "start_indices_batching_dims": (
+            dims.start_indices_batching_dims,
+            indices.ndim - 1,
+        ),
+        "offset_dims": (dims.offset_dims, indices.ndim - 1 + len(dims.offset_dims)),
+    }
+    for name, (axes, end) in groups.items():
+        if len(set(axes)) < len(axes) or not all(0 <= d < end for d in axes):
+            yield f"{name} must be different axes in [0, {end}), not {axes}"
+            return
+    ordered = (dims.offset_dims, dims.collapsed_slice_dims, dims.operand_batching_dims)
+    if any(list(axes) != sorted(axes) for axes in ordered):
+        yield "offset, collapsed and batching dims must be in increasing order"
+    if len(dims.offset_dims) != ndim - len(absent):
+        yield f"offset_dims must be {ndim - len(absent)} axes, one for each window axis"
+    yield from _size_misfits(operand, indices, dims, sizes)
+
+
+def _size_misfits(
+    operand: ArrayType, indices: ArrayType, dims: WindowDims, sizes: Ints
+) -> Iterator[str]:
+    for d, (size, whole) in enumerate(zip(sizes, operand.shape, strict=False)):
+        if d in dims.collapsed_slice_dims + dims.operand_batching_dims:
+            if size != 1:
+                yield f"the size of axis {d}, collapsed or batching, must be 1"
+        elif not 0 <= size <= whole:
+            yield f"the size of axis {d} must be in [0, {whole}]"
+    if len(dims.operand_batching_dims) != len(dims.start_indices_batching_dims):
+        yield "the operand and the indices must have equally many batching dims"
+        return
+    for d, i in _batching(dims):
+        if operand.shape[d] != indices.shape[i]:
+            yield f"axis {d} of the operand and axis {i} of the indices differ in size"
+
+
+def _batching(dims: WindowDims) -> list[tuple[int, int]]:
+    """The pairs of batching axes of the operand and the indices."""
+    operand, indices = dims.operand_batching_dims, dims.start_indices_batching_dims
+    return list(zip(operand, indices, strict=True))
+
+
+def _fill(dtype: np.dtype[Any], value: Any) -> Any:
+    """The fill value of a dtype, unless one is given."""
+    if value is not None:
+        return value
+    if dtypes.is_inexact(dtype):
+        return math.nan
+    if dtypes.is_bool(dtype):
+        return True
+    info = np.iinfo(dtype)
+    return info.min if dtypes.is_signed(dtype) else info.max
+
+
+# ---------------------------------------------------------------- NumPy
+
+
+class Rows:
+    """The windows of a NumPy operand as rows of a matrix.
+
+    The operand's axes that every window takes whole become the columns, all others
+    together are numbered row by row; `numbers` has the rows that the windows consist
+    of, in the order of the windows array, and `inside` whether their window was inside
+    the operand before it was moved there.
+    """
+
+    def __init__(
+        self, shape: Ints, indices: Any, dims: WindowDims, sizes: Ints
+    ) -> None:
+        self.shape = shape
+        self.windows = _windows(dims, sizes, indices.shape)
+        axes = dims.window_axes(len(shape))
+        places = dict(zip(axes, dims.offset_dims, strict=True))
+        self.whole = tuple([d for d in axes if sizes[d] == shape[d]])
+        self.picked = tuple([d for d in range(len(shape)) if d not in self.whole])
+        self.columns = tuple([places[d] for d in self.whole])
+        ndim = len(self.windows)
+        self.domain = tuple([d for d in range(ndim) if d not in self.columns])
+        self._number(_signed(indices), dims, sizes, places)
+
+    def _number(
+        self, indices: Any, dims: WindowDims, sizes: Ints, places: dict[int, int]
+    ) -> None:
+        outer = dims.batch_axes(len(self.windows))
+        sources = dict(_batching(dims))
+        numbers = np.zeros((), np.int64)
+        inside = np.ones((), bool)
+        for d, n in enumerate(self.shape):
+            at = np.zeros((), np.int64)
+            if d in sources:
+                at = self._along(outer[sources[d]])
+            elif d in dims.start_index_map:
+                start = indices[..., dims.start_index_map.index(d)]
+                start = start.reshape(self._spread(outer, start.shape))
+                inside = inside & (start >= 0) & (start <= n - sizes[d])
+                at = np.clip(start, 0, n - sizes[d])
+            if d in self.picked:
+                if d in places:
+                    at = at + self._along(places[d])
+                numbers = numbers * n + at
+        domain = [self.windows[d] for d in self.domain]
+        self.numbers = np.broadcast_to(numbers, domain).reshape(-1)
+        self.inside = np.broadcast_to(inside, domain).reshape(-1)
+
+    def _spread(self, axes: Ints, sizes: Ints) -> list[int]:
+        """The shape in the domain's axes of an array with these axes of the windows."""
+        shape = dict(zip(axes, sizes, strict=True))
+        return [shape.get(d, 1) for d in self.domain]
+
+    def _along(self, axis: int) -> Any:
+        """0, 1, 2, … along one axis of the windows."""
+        size = self.windows[axis]
+        return np.arange(size).reshape(self._spread((axis,), (size,)))
+
+    def of_operand(self, operand: Any) -> Any:
+        """An array of the operand's shape as the matrix."""
+        rows = math.prod([self.shape[d] for d in self.picked])
+        moved = operand.transpose(self.picked + self.whole)
+        return moved.reshape(rows, math.prod([self.shape[d] for d in self.whole]))
+
+    def as_operand(self, matrix: Any) -> Any:
+        """The matrix as an array of the operand's shape."""
+        order = self.picked + self.whole
+        return matrix.reshape([self.shape[d] for d in order]).transpose(inverse(order))
+
+    def of_windows(self, windows: Any) -> Any:
+        """The windows array as rows that correspond to `numbers`."""
+        columns = math.prod([self.windows[d] for d in self.columns])
+        moved = windows.transpose(self.domain + self.columns)
+        return moved.reshape(len(self.numbers), columns)
+
+    def as_windows(self, rows: Any) -> Any:
+        """Rows that correspond to `numbers` as an array of the windows' shape."""
+        order = self.domain + self.columns
+        return rows.reshape([self.windows[d] for d in order]).transpose(inverse(order))
+
+
+def _signed(indices: Any) -> Any:
+    """Indices as int64; what uint64 alone can hold is out of bounds anyway."""
+    if indices.dtype == np.uint64:
+        indices = np.minimum(indices, np.uint64(2**63 - 1))
+    return indices.astype(np.int64)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def window_place(
+    k: Any, index: Any, shape: Ints, indices: Any, dims: WindowDims, sizes: Ints
+) -> tuple[Any, Any]:
+    """The operand's index for an index of the windows array, moved inside.
+
+    Also gives whether the whole window was inside, as a boolean expression.
+    """
+    outer = tuple([index[d] for d in dims.batch_axes(len(index))])
+    place: list[Any] = [0] * len(shape)
+    conditions = []
+    for d, i in _batching(dims):
+        place[d] = outer[i]
+    for number, d in enumerate(dims.start_index_map):
+        start = indices((*outer, number))
+        place[d], inside = clipped(k, start, shape[d] - sizes[d])
+        conditions += inside
+    for d, axis in zip(dims.window_axes(len(shape)), dims.offset_dims, strict=True):
+        place[d] = index[axis] + place[d]
+    return tuple(place), all_of(k, conditions)
+
+
+def clipped(k: Any, value: Any, high: int) -> tuple[Any, list[Any]]:
+    """An integer value as an index moved into [0, high]; the conditions of being in it.
+
+    What the value's dtype or origin excludes is not tested.
+    """
+    lowest, highest = _bounds(value)
+    if isinstance(value, Const):
+        at = min(max(lowest, 0), high)
+        return at, [k.constant(at == lowest, dtypes.bool_)]
+    conditions = []
+    if lowest < 0:
+        zero = k.constant(0, value.dtype)
+        conditions.append(k.ge(value, zero))
+        value = k.max(value, zero)
+    if highest > high:
+        top = k.constant(high, value.dtype)
+        conditions.append(k.le(value, top))
+        value = k.min(value, top)
+    return k.as_index(value, 0, high), conditions
+
+
+def _bounds(value: Any) -> tuple[int, int]:
+    """The smallest and the largest number that an integer expression may be."""
+    info = np.iinfo(value.dtype)
+    if isinstance(value, Const):
+        return int(value.value), int(value.value)
+    lo, hi = int(info.min), int(info.max)
+    if isinstance(value, IndexValue) and lo <= value.index.lo and value.index.hi <= hi:
+        return value.index.lo, value.index.hi
+    return lo, hi

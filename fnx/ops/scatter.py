@@ -1,0 +1,380 @@
+"""scatter, scatter_add, scatter_mul, scatter_min, scatter_max: writes of windows.
+
+The transposes of the reads in `gather.py`, with the same `WindowDims`. All updates are
+applied in the order of the updates array; those whose window is not inside are moved
+inside or dropped, by `mode`. Of several that set one element the last wins, and so it
+does in the derivative. Next on the walk: `index.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
+from fnx.core.program import Literal
+from fnx.core.types import ArrayType
+from fnx.errors import DTypeError, ShapeError, explain
+from fnx.ops.arithmetic import eq, plus, scale, select
+from fnx.ops.cumulative import Parts, before, product_rule, scanned
+from fnx.ops.elementwise import convert, div
+from fnx.ops.families import ANY, NUMBER, REAL, widened
+from fnx.ops.gather import (
+    POINTS,
+    Rows,
+    WindowDims,
+    gather,
+    points,
+    window_place,
+    windows_shape,
+)
+from fnx.ops.rearrange import Ints, fuses
+from fnx.ops.reduce import check_kind, winners, zero_or_one
+from fnx.ops.shape import all_along, full, iota, reshape, zeros_like
+
+
+class Scatter(Primitive):
+    """scatter…(operand, indices, updates, dims, mode, unique).
+
+    `dims` are read as for a gather whose output has the shape of the updates. Updates
+    whose window is not entirely inside the operand are moved inside (`clip`, and
+    `promise_in_bounds`, where they do not occur) or dropped (`fill`). `unique` promises
+    that no element is written twice; derivatives are simpler then. `combine` is what a
+    kernel calls the operation, None for setting; `numpy` applies it in place.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kinds: str,
+        combine: str | None,
+        numpy: Callable[[Any, Any, Any], None],
+    ) -> None:
+        super().__init__(name)
+        self.kinds = kinds
+        self.combine = combine
+        self.numpy = numpy
+
+    def __call__(
+        self,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dims: WindowDims,
+        mode: str = "clip",
+        unique: bool = False,
+    ) -> Any:
+        """Applies the operation; sums and products of 16-bit floats in float32."""
+        params = {"dims": dims, "mode": mode, "unique": unique}
+        dtype = operand.type.dtype
+        wide = dtypes.compute_dtype(dtype)
+        if wide is dtype or self.combine not in ("add", "mul"):
+            return super().__call__(operand, indices, updates, **params)
+        operand, updates = [convert(x, dtype=wide) for x in (operand, updates)]
+        out = super().__call__(operand, indices, updates, **params)
+        return convert(out, dtype=dtype)
+
+    def infer(
+        self,
+        operand: ArrayType,
+        indices: ArrayType,
+        updates: ArrayType,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> ArrayType:
+        """The operand's type."""
+        asked = f"{self.name}({operand}, {indices}, {updates}, {dims}, mode={mode!r})"
+        check_kind(asked, operand, self.kinds)
+        if operand.dtype != updates.dtype:
+            raise DTypeError(explain(asked, "the dtypes differ", "convert the updates"))
+        sizes = _sizes(asked, operand, indices, updates, dims)
+        shape = windows_shape(asked, operand, indices, dims, sizes, mode)
+        if shape != updates.shape:
+            reason = f"the shape of the updates must be {shape}"
+            raise ShapeError(explain(asked, reason))
+        return ArrayType(operand.shape, operand.dtype, operand.weak and updates.weak)
+
+    def reference(
+        self,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> Any:
+        """Writes row by row, in order, into a copy of the operand as a matrix."""
+        if not operand.size:
+            return operand
+        sizes = dims.window_sizes(updates.shape, operand.ndim)
+        rows = Rows(operand.shape, indices, dims, sizes)
+        matrix = np.array(rows.of_operand(widened(operand)), order="C")
+        numbers, values = rows.numbers, rows.of_windows(widened(updates))
+        if mode == "fill":
+            numbers, values = numbers[rows.inside], values[rows.inside]
+        self.numpy(matrix, numbers, values)
+        return rows.as_operand(matrix).astype(operand.dtype, copy=False)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        dims: WindowDims,
+        **params: Any,
+    ) -> tuple[Any, bool]:
+        """A batching axis if the indices have it, else one more axis of the windows."""
+        if not any(mapped):
+            return self(*args, dims=dims, **params), False
+        operand, indices, updates = args
+        ends = (operand, updates), (mapped[0], mapped[2])
+        operand, updates = all_along(axis, *ends)
+        dims = dims.raised(True, mapped[1])
+        return self(operand, indices, updates, dims=dims, **params), True
+
+    def steps(
+        self,
+        plan: Any,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> None:
+        """A copy of the operand, then the updates in order."""
+        if not fuses([operand.type]):
+            plan.host()
+            return
+        shape = operand.type.shape
+        sizes = dims.window_sizes(updates.type.shape, len(shape))
+
+        def element(k: Any, index: Any, indices: Any, updates: Any) -> Any:
+            place, inside = window_place(k, index, shape, indices, dims, sizes)
+            return place, updates(index), inside if mode == "fill" else None
+
+        operand, updates = [
+            plan.filled(x, ()) if isinstance(x, Literal) else x
+            for x in (operand, updates)
+        ]
+        domain = updates.type.shape if operand.type.size else (0,)
+        plan.update(operand, [indices, updates], domain, element, self.combine)
+
+
+class _Set(Scatter):
+    linear = True
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Linear in operand and updates together."""
+        return self(*primals, **params), self(*_moved(primals, tangents), **params)
+
+    def transpose(
+        self,
+        ct: Any,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> tuple[Any, None, Any]:
+        """To the operand where nothing was written, else to the update that won."""
+        params: dict[str, Any] = {"dims": dims, "mode": mode}
+        to_operand = to_updates = None
+        if is_linear(operand):
+            zeros = zeros_like(updates)
+            to_operand = self(ct, indices, zeros, unique=unique, **params)
+        if is_linear(updates):
+            sizes = dims.window_sizes(updates.shape, len(operand.type.shape))
+            to_updates = gather(ct, indices, sizes=sizes, fill_value=0, **params)
+            if not unique:
+                ids = _numbered(updates.shape)
+                none = full(ct.shape, ids.dtype, -1)
+                last = self(none, indices, ids, **params)
+                winner = gather(last, indices, sizes=sizes, fill_value=-1, **params)
+                to_updates = select(eq(winner, ids), to_updates, 0)
+        return to_operand, None, to_updates
+
+
+class _Add(Scatter):
+    linear = True
+
+    jvp = _Set.jvp
+
+    def transpose(
+        self,
+        ct: Any,
+        operand: Any,
+        indices: Any,
+        updates: Any,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> tuple[Any, None, Any]:
+        """To the operand as it is, to the updates where they were added."""
+        to_updates = None
+        if is_linear(updates):
+            sizes = dims.window_sizes(updates.shape, ct.ndim)
+            to_updates = gather(
+                ct, indices, dims=dims, sizes=sizes, mode=mode, fill_value=0
+            )
+        return ct if is_linear(operand) else None, None, to_updates
+
+
+class _Mul(Scatter):
+    """Derivatives are right where factors are 0: they divide by nothing."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """The product rule over the operand and all its updates."""
+        operand, indices, updates = primals
+        moved, _, moved_updates = tangents
+        total = None
+        if moved is not None:
+            ones = full(operand.type.shape, operand.type.dtype, 1)
+            total = scale(self(ones, indices, updates, **params), moved)
+        if moved_updates is not None:
+            change = _change_of_products(
+                operand, indices, updates, moved_updates, **params
+            )
+            total = plus(total, scale(operand, change))
+        return self(*primals, **params), total
+
+
+class _Extremum(Scatter):
+    """scatter_min and scatter_max: NaN wins. The tied share the cotangent equally."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """The mean of the tangents of all that are equal to the output."""
+        operand, indices, updates = primals
+        moved, _, moved_updates = _moved(primals, tangents)
+        out = self(*primals, **params)
+        dims, mode = params["dims"], params["mode"]
+        sizes = dims.window_sizes(updates.type.shape, len(operand.type.shape))
+        result = gather(out, indices, dims=dims, sizes=sizes, mode=mode)
+        kept, won = winners(operand, out), winners(updates, result)
+        total = scatter_add(
+            select(kept, moved, 0), indices, select(won, moved_updates, 0), **params
+        )
+        dtype = total.dtype
+        ends = zero_or_one(kept, dtype), indices, zero_or_one(won, dtype)
+        return out, div(total, scatter_add(*ends, **params))
+
+
+def _set(matrix: Any, rows: Any, values: Any) -> None:
+    matrix[rows] = values
+
+
+scatter = _Set("scatter", ANY, None, _set)
+scatter_add = _Add("scatter_add", NUMBER, "add", np.add.at)
+scatter_mul = _Mul("scatter_mul", NUMBER, "mul", np.multiply.at)
+scatter_min = _Extremum("scatter_min", REAL, "min", np.minimum.at)
+scatter_max = _Extremum("scatter_max", REAL, "max", np.maximum.at)
+
+
+# ---------------------------------------------------------------- the rules' parts
+
+
+def _sizes(
+    asked: str,
+    operand: ArrayType,
+    indices: ArrayType,
+    updates: ArrayType,
+    dims: WindowDims,
+) -> Ints:
+    """The window's sizes; raises where the ranks do not fit."""
+    window, outer = len(dims.offset_dims), max(indices.ndim - 1, 0)
+    axes = dims.window_axes(operand.ndim)
+    if updates.ndim != window + outer or len(axes) != window:
+        reason = (
+            f"the updates need {outer} axes of the indices and {len(axes)} axes of "
+            f"the operand, which offset_dims={dims.offset_dims} names"
+        )
+        raise ShapeError(explain(asked, reason))
+    if not all(0 <= d < updates.ndim for d in dims.offset_dims):
+        raise ShapeError(explain(asked, f"offset_dims must be in [0, {updates.ndim})"))
+    return dims.window_sizes(updates.shape, operand.ndim)
+
+
+def _moved(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """The tangents of operand and updates, zeros where there are none."""
+    operand, indices, updates = primals
+    moved, _, moved_updates = tangents
+    return (
+        zeros_like(operand) if moved is None else moved,
+        indices,
+        zeros_like(updates) if moved_updates is None else moved_updates,
+    )
+
+
+def _numbered(shape: Ints) -> Any:
+    """An array whose elements are their own row-major offsets."""
+    size = int(np.prod(shape, dtype=object))
+    dtype = dtypes.int32 if size < 2**31 else dtypes.int64
+    return reshape(iota(shape=(size,), dtype=dtype, axis=0), shape=shape)
+
+
+def _change_of_products(
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    moved: Any,
+    *,
+    dims: WindowDims,
+    mode: str,
+    unique: bool,
+) -> Any:
+    """How the product of the updates of each element of the operand changes.
+
+    The updates are sorted by the element that they belong to; the product rule runs
+    through each run of equal ones.
+    """
+    zeros = zeros_like(operand)
+    if unique:
+        return scatter_add(zeros, indices, moved, dims=dims, mode=mode, unique=True)
+    shape, size = operand.type.shape, (updates.type.size,)
+    sizes = dims.window_sizes(updates.type.shape, len(shape))
+    offsets = _numbered(shape)
+    target = gather(offsets, indices, dims=dims, sizes=sizes, mode=mode, fill_value=-1)
+    places = iota(shape=size, dtype=dtypes.int32, axis=0)
+    # By name: sorting is defined from gathers.
+    target, order = primitive("sort")(
+        reshape(target, shape=size), places, axis=0, num_keys=1, stable=True
+    )
+    parts = [points(reshape(x, shape=size), order) for x in (updates, moved)]
+    same = eq(before(target, 1, -2, axis=0), target)
+    neutral = (False, 1, 0)
+    _, _, change = scanned(_product_rule_in_runs, (same, *parts), neutral, axis=0)
+    ends = eq(before(target, 1, -2, axis=0, reverse=True), target)
+    change = select(ends, 0, change)
+    column = reshape(target, shape=(*size, 1))
+    flat = reshape(zeros, shape=(operand.type.size,))
+    summed = scatter_add(flat, column, change, dims=POINTS, mode="fill")
+    return reshape(summed, shape=shape)
+
+
+def _product_rule_in_runs(left: Parts, right: Parts) -> Parts:
+    """(whether no run has begun in the right part, product, its change) in the run."""
+    same, product, change = right
+    joined, joined_change = product_rule(left[1:], right[1:])
+    return (
+        select(same, left[0], False),
+        select(same, joined, product),
+        select(same, joined_change, change),
+    )

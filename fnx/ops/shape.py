@@ -1,0 +1,649 @@
+"""Operations that only move elements, each with the one it transposes to, and iota.
+
+All are linear: a broadcast transposes to the `reduce_sum` of `reduce.py`, slice and pad
+to each other, concatenate to slices, the others to themselves with other params.
+Receives arrays, gives arrays of the same dtype. Next on the walk: `reduce.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
+from fnx.core.program import Atom, Literal
+from fnx.core.types import ArrayType
+from fnx.errors import AxisError, DTypeError, ShapeError, explain
+from fnx.kernel.expr import linear_offset, unravel
+from fnx.ops.arithmetic import select
+from fnx.ops.rearrange import (
+    Ints,
+    Rearrangement,
+    all_of,
+    check_axes,
+    check_sizes,
+    dilated,
+    fuses,
+    inverse,
+    padded,
+    shifted,
+    without,
+)
+
+
+class _Broadcast(Rearrangement):
+    """broadcast_in_dim(x, shape, dims): axis i of x becomes axis dims[i] of the output.
+
+    Axes of size 1 are repeated, and so is x along all other axes. `dims` increase.
+    x may be a Python scalar.
+    """
+
+    reads = "many"
+
+    def infer(self, x: ArrayType, *, shape: Ints, dims: Ints) -> ArrayType:
+        """The operand's dtype with the new shape."""
+        asked = f"broadcast_in_dim({x}, shape={shape}, dims={dims})"
+        if len(dims) != x.ndim or list(dims) != sorted(set(dims)):
+            reason = f"dims must name {x.ndim} axes in increasing order"
+            raise ShapeError(explain(asked, reason, "permute first"))
+        if dims and not (dims[0] >= 0 and dims[-1] < len(shape)):
+            raise AxisError(explain(asked, f"dims must be in [0, {len(shape)})"))
+        check_sizes(asked, shape)
+        for size, dim in zip(x.shape, dims, strict=True):
+            if size not in (1, shape[dim]):
+                reason = f"size {size} does not fit size {shape[dim]} of axis {dim}"
+                raise ShapeError(explain(asked, reason, "only size 1 is repeated"))
+        return x.with_shape(shape)
+
+    def reference(self, x: Any, *, shape: Ints, dims: Ints) -> Any:
+        """NumPy's broadcast, after the missing axes were put in."""
+        inner = [1] * len(shape)
+        for size, dim in zip(np.shape(x), dims, strict=True):
+            inner[dim] = size
+        return np.broadcast_to(np.reshape(x, inner), shape)
+
+    def transpose(self, ct: Any, x: Any, *, shape: Ints, dims: Ints) -> tuple[Any]:
+        """Sums over what was repeated."""
+        kept = {d for d, n in zip(dims, x.shape, strict=True) if n == shape[d]}
+        axes = tuple([d for d in range(len(shape)) if d not in kept])
+        if axes:
+            # By name: reductions are defined from the operations in this file.
+            ct = primitive("reduce_sum")(ct, axes=axes)
+        return (reshaped(ct, x.shape),)
+
+    def raised(self, size: int, *, shape: Ints, dims: Ints) -> dict[str, Any]:
+        """Maps the new axis to the new axis."""
+        return {"shape": (size, *shape), "dims": (0, *shifted(dims))}
+
+    def alignment(
+        self, position: int, types: Sequence[ArrayType], *, shape: Ints, dims: Ints
+    ) -> Ints:
+        """Each axis of the operand runs along its axis of the output."""
+        return dims
+
+    def element(self, k: Any, index: Any, x: Any, *, shape: Ints, dims: Ints) -> Any:
+        """The element that is repeated."""
+        sizes = zip(x.shape, dims, strict=True)
+        return x(tuple([0 if n == 1 else index[d] for n, d in sizes]))
+
+    def still(self, x: ArrayType, *, shape: Ints, dims: Ints) -> bool:
+        """The same shape."""
+        return x.shape == shape
+
+
+class _Reshape(Rearrangement):
+    """reshape(x, shape): the same elements in row-major order with another shape."""
+
+    def infer(self, x: ArrayType, *, shape: Ints) -> ArrayType:
+        """The operand's dtype with the new shape."""
+        asked = f"reshape({x}, shape={shape})"
+        check_sizes(asked, shape)
+        if math.prod(shape) != x.size:
+            reason = f"it has {x.size} elements, the new shape {math.prod(shape)}"
+            raise ShapeError(explain(asked, reason))
+        return x.with_shape(shape)
+
+    def reference(self, x: Any, *, shape: Ints) -> Any:
+        """NumPy's reshape."""
+        return np.reshape(x, shape)
+
+    def transpose(self, ct: Any, x: Any, *, shape: Ints) -> tuple[Any]:
+        """The reshape back."""
+        return (reshaped(ct, x.shape),)
+
+    def raised(self, size: int, *, shape: Ints) -> dict[str, Any]:
+        """Keeps the new axis."""
+        return {"shape": (size, *shape)}
+
+    def alignment(
+        self, position: int, types: Sequence[ArrayType], *, shape: Ints
+    ) -> Ints | None:
+        """The axes keep their order where only axes of length 1 come and go."""
+        before = types[position].shape
+        long = [axis for axis, size in enumerate(shape) if size != 1]
+        if [shape[axis] for axis in long] != [size for size in before if size != 1]:
+            return None
+        kept = iter(long)
+        # The index of an axis of length 1 is 0, whatever it runs along.
+        return tuple([next(kept) if size != 1 else 0 for size in before])
+
+    def is_view(self, *, shape: Ints) -> bool:
+        """The elements stay in row-major order."""
+        return True
+
+    def element(self, k: Any, index: Any, x: Any, *, shape: Ints) -> Any:
+        """The element at the same place in row-major order."""
+        if x.type.size <= 1:
+            return x((0,) * x.type.ndim)
+        return x(unravel(linear_offset(index, shape), x.shape))  # type: ignore[arg-type]
+
+    def still(self, x: ArrayType, *, shape: Ints) -> bool:
+        """The same shape."""
+        return x.shape == shape
+
+
+class _Permute(Rearrangement):
+    """permute(x, dims): axis dims[i] of x becomes axis i of the output."""
+
+    def infer(self, x: ArrayType, *, dims: Ints) -> ArrayType:
+        """The operand's type with its axes in the new order."""
+        if sorted(dims) != list(range(x.ndim)):
+            reason = f"dims must be a permutation of the {x.ndim} axes"
+            raise AxisError(explain(f"permute({x}, dims={dims})", reason))
+        return x.with_shape(tuple([x.shape[d] for d in dims]))
+
+    def reference(self, x: Any, *, dims: Ints) -> Any:
+        """NumPy's transpose."""
+        return np.transpose(x, dims)
+
+    def transpose(self, ct: Any, x: Any, *, dims: Ints) -> tuple[Any]:
+        """The inverse permutation."""
+        return (permute(ct, dims=inverse(dims)),)
+
+    def raised(self, size: int, *, dims: Ints) -> dict[str, Any]:
+        """Keeps the new axis in front."""
+        return {"dims": (0, *shifted(dims))}
+
+    def alignment(
+        self, position: int, types: Sequence[ArrayType], *, dims: Ints
+    ) -> Ints:
+        """Each axis of the operand runs along the place where it is put."""
+        return inverse(dims)
+
+    def element(self, k: Any, index: Any, x: Any, *, dims: Ints) -> Any:
+        """The index in the operand's order."""
+        return x(tuple([index[i] for i in inverse(dims)]))
+
+    def still(self, x: ArrayType, *, dims: Ints) -> bool:
+        """The shape stays, and so does the order of the axes longer than 1."""
+        long = [d for d in dims if x.shape[d] != 1]
+        return long == sorted(long) and x.shape == tuple([x.shape[d] for d in dims])
+
+
+class _Reverse(Rearrangement):
+    """reverse(x, axes): the elements in opposite order along those axes."""
+
+    def infer(self, x: ArrayType, *, axes: Ints) -> ArrayType:
+        """The operand's type."""
+        check_axes(f"reverse({x}, axes={axes})", x, axes)
+        return x
+
+    def reference(self, x: Any, *, axes: Ints) -> Any:
+        """NumPy's flip."""
+        return np.flip(x, axes)
+
+    def transpose(self, ct: Any, x: Any, *, axes: Ints) -> tuple[Any]:
+        """Its own transpose."""
+        return (reverse(ct, axes=axes),)
+
+    def raised(self, size: int, *, axes: Ints) -> dict[str, Any]:
+        """Leaves the new axis alone."""
+        return {"axes": shifted(axes)}
+
+    def element(self, k: Any, index: Any, x: Any, *, axes: Ints) -> Any:
+        """The index counted from the end."""
+        rows = enumerate(zip(index, x.shape, strict=True))
+        return x(tuple([n - 1 - i if d in axes else i for d, (i, n) in rows]))
+
+    def still(self, x: ArrayType, *, axes: Ints) -> bool:
+        """Only axes of at most one element are reversed."""
+        return all(x.shape[d] <= 1 for d in axes)
+
+
+class _Slice(Rearrangement):
+    """slice(x, start, stop, strides): every strides[d]-th element in [start, stop).
+
+    Bounds lie inside the array, strides are positive and may be left out. Transposes
+    to `pad`.
+    """
+
+    def __call__(
+        self, x: Any, *, start: Ints, stop: Ints, strides: Ints | None = None
+    ) -> Any:
+        strides = (1,) * len(start) if strides is None else strides
+        return super().__call__(x, start=start, stop=stop, strides=strides)
+
+    def infer(
+        self, x: ArrayType, *, start: Ints, stop: Ints, strides: Ints
+    ) -> ArrayType:
+        """The number of steps that fit between the bounds, in every axis."""
+        asked = f"slice({x}, start={start}, stop={stop}, strides={strides})"
+        if not len(start) == len(stop) == len(strides) == x.ndim:
+            reason = f"each of the {x.ndim} axes needs a start, a stop and a stride"
+            raise ShapeError(explain(asked, reason))
+        rows = list(zip(start, stop, strides, strict=True))
+        for d, (low, high, step) in enumerate(rows):
+            if not 0 <= low <= high <= x.shape[d]:
+                reason = f"axis {d} needs 0 <= start <= stop <= {x.shape[d]}"
+                raise ShapeError(explain(asked, reason))
+            if step < 1:
+                reason = f"the stride of axis {d} is not positive"
+                raise ShapeError(explain(asked, reason, "reverse the axis first"))
+        return x.with_shape(tuple([len(range(*row)) for row in rows]))
+
+    def reference(self, x: Any, *, start: Ints, stop: Ints, strides: Ints) -> Any:
+        """NumPy's basic indexing."""
+        return x[tuple(map(slice, start, stop, strides))]
+
+    def transpose(
+        self, ct: Any, x: Any, *, start: Ints, stop: Ints, strides: Ints
+    ) -> tuple[Any]:
+        """Puts the elements back among zeros."""
+        interior = tuple([step - 1 for step in strides])
+        spread = dilated(ct.shape, interior)
+        rows = zip(x.shape, start, spread, strict=True)
+        high = tuple([n - low - size for n, low, size in rows])
+        return (pad(ct, 0, low=start, high=high, interior=interior),)
+
+    def raised(
+        self, size: int, *, start: Ints, stop: Ints, strides: Ints
+    ) -> dict[str, Any]:
+        """Takes the whole of the new axis."""
+        return {"start": (0, *start), "stop": (size, *stop), "strides": (1, *strides)}
+
+    def element(
+        self, k: Any, index: Any, x: Any, *, start: Ints, stop: Ints, strides: Ints
+    ) -> Any:
+        """The index times the stride, from the start."""
+        rows = zip(index, strides, start, strict=True)
+        return x(tuple([i * step + low for i, step, low in rows]))
+
+    def still(self, x: ArrayType, *, start: Ints, stop: Ints, strides: Ints) -> bool:
+        """The whole array."""
+        return self.infer(x, start=start, stop=stop, strides=strides) is x
+
+
+class _Pad(Primitive):
+    """pad(x, value, low, high, interior): x among elements equal to the scalar `value`.
+
+    `low` and `high` elements are put before and after each axis, `interior` ones
+    between neighbours; negative `low` and `high` cut off. `value` may be a Python
+    scalar. Transposes to `slice`.
+    """
+
+    linear = True
+    cheap = True
+
+    def __call__(self, x: Any, value: Any, **params: Any) -> Any:
+        if isinstance(value, bool | int | float | complex):
+            value = Literal(value, ArrayType((), x.type.dtype, True))
+        return super().__call__(x, value, **params)
+
+    def infer(
+        self, x: ArrayType, value: ArrayType, *, low: Ints, high: Ints, interior: Ints
+    ) -> ArrayType:
+        """The operand's type with longer (or shorter) axes."""
+        asked = f"pad({x}, {value}, low={low}, high={high}, interior={interior})"
+        if value.shape or value.dtype != x.dtype:
+            reason = f"the value must be a scalar of type {dtypes.short(x.dtype)}[]"
+            raise DTypeError(explain(asked, reason, "convert it"))
+        if not len(low) == len(high) == len(interior) == x.ndim:
+            reason = f"each of the {x.ndim} axes needs a low, a high and an interior"
+            raise ShapeError(explain(asked, reason))
+        if any(between < 0 for between in interior):
+            raise ShapeError(explain(asked, "interior padding cannot be negative"))
+        shape = padded(x.shape, low, high, interior)
+        if any(size < 0 for size in shape):
+            reason = f"it cuts off more than there is: the shape would be {shape}"
+            raise ShapeError(explain(asked, reason))
+        return ArrayType(shape, x.dtype, x.weak and value.weak)
+
+    def reference(
+        self, x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints
+    ) -> Any:
+        """Fills the output with the value, then writes what remains of x."""
+        shape = padded(x.shape, low, high, interior)
+        out = np.full(shape, value, x.dtype)
+        source, target = [], []
+        for n, size, before, between in zip(x.shape, shape, low, interior, strict=True):
+            step = between + 1
+            first = max(0, -(before // step))
+            last = min(n, (size - 1 - before) // step + 1)
+            if first >= last:
+                return out
+            begin, end = before + first * step, before + (last - 1) * step + 1
+            source.append(slice(first, last))
+            target.append(slice(begin, end, step))
+        out[tuple(target)] = x[tuple(source)]
+        return out
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Linear in both operands together."""
+        tx, tvalue = tangents
+        tx = zeros_like(primals[0]) if tx is None else tx
+        tvalue = 0 if tvalue is None else tvalue
+        return self(*primals, **params), self(tx, tvalue, **params)
+
+    def transpose(
+        self, ct: Any, x: Any, value: Any, *, low: Ints, high: Ints, interior: Ints
+    ) -> tuple[Any, Any]:
+        """The cotangent at the places of x; the sum of the others for the value."""
+        at_x = at_value = None
+        if is_linear(x):
+            at_x = _unpadded(ct, low, high, interior)
+        if is_linear(value):
+            mask = _is_padding(x.type.shape, low=low, high=high, interior=interior)
+            axes = tuple(range(ct.ndim))
+            # By name: reductions are defined from the operations in this file.
+            at_value = primitive("reduce_sum")(select(mask, ct, 0), axes=axes)
+        return at_x, at_value
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        **params: Ints,
+    ) -> tuple[Any, bool]:
+        """Pads the other axes; values that differ along the new axis are selected."""
+        x, value = args
+        if not any(mapped):
+            return self(x, value, **params), False
+        x = x if mapped[0] else along(axis, x)
+        params = {name: (0, *sizes) for name, sizes in params.items()}
+        if not mapped[1]:
+            return self(x, value, **params), True
+        out = self(x, 0, **params)
+        values = broadcast_in_dim(value, shape=out.shape, dims=(0,))
+        return select(_is_padding(x.shape, **params), values, out), True
+
+    def element(
+        self,
+        k: Any,
+        index: Any,
+        x: Any,
+        value: Any,
+        *,
+        low: Ints,
+        high: Ints,
+        interior: Ints,
+    ) -> Any:
+        """The operand's element where the index meets one, the value elsewhere."""
+        spread = dilated(x.shape, interior)
+        met, place = [], []
+        for i, before, size, between in zip(index, low, spread, interior, strict=True):
+            at = i - before
+            met.append(k.inside(at, 0, size))
+            if between:
+                met.append(k.inside(at % (between + 1), 0, 1))
+                at = at // (between + 1)
+            place.append(at)
+        return k.where(all_of(k, met), lambda: x(tuple(place)), lambda: value(()))
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real and boolean dtypes fuse; complex ones run through `reference`."""
+        return fuses(types)
+
+    def identity(
+        self, inputs: Sequence[Atom], *, low: Ints, high: Ints, interior: Ints
+    ) -> Atom | None:
+        """x, if nothing is put in or cut off."""
+        shape = inputs[0].type.shape
+        still = not any(low) and padded(shape, low, high, interior) == shape
+        return inputs[0] if still and not any(high) else None
+
+
+class _Concatenate(Primitive):
+    """concatenate(*xs, axis): the arrays one after the other along an axis."""
+
+    linear = True
+
+    def infer(self, *types: ArrayType, axis: int) -> ArrayType:
+        """The sizes along the axis added up; weak if all operands are."""
+        asked = f"concatenate({', '.join(map(str, types))}, axis={axis})"
+        if not types:
+            raise ShapeError(explain(asked, "it needs at least one array"))
+        first = types[0]
+        check_axes(asked, first, (axis,))
+        for other in types[1:]:
+            if other.dtype != first.dtype:
+                raise DTypeError(explain(asked, "the dtypes differ", "convert them"))
+            if without(other.shape, axis) != without(first.shape, axis):
+                reason = "the shapes must be equal except along the axis"
+                raise ShapeError(explain(asked, reason))
+        size = sum([type.shape[axis] for type in types])
+        shape = (*first.shape[:axis], size, *first.shape[axis + 1 :])
+        return ArrayType(shape, first.dtype, all(type.weak for type in types))
+
+    def reference(self, *xs: Any, axis: int) -> Any:
+        """NumPy's concatenate."""
+        return np.concatenate(xs, axis)
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, axis: int
+    ) -> tuple[Any, Any]:
+        """The tangents one after the other, zeros where there are none."""
+        rows = zip(primals, tangents, strict=True)
+        parts = [zeros_like(x) if t is None else t for x, t in rows]
+        return self(*primals, axis=axis), self(*parts, axis=axis)
+
+    def transpose(self, ct: Any, *xs: Any, axis: int) -> Sequence[Any]:
+        """Cuts the cotangent in the same parts."""
+        parts, end = [], 0
+        for x in xs:
+            begin, end = end, end + x.shape[axis]
+            part = part_of(ct, axis, begin, end) if is_linear(x) else None
+            parts.append(part)
+        return parts
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        /,  # the params have an axis, too
+        **params: int,
+    ) -> tuple[Any, bool]:
+        """Concatenates along the next axis; unmapped operands are repeated."""
+        if not any(mapped):
+            return self(*args, **params), False
+        xs = all_along(axis, args, mapped)
+        return self(*xs, axis=params["axis"] + 1), True
+
+    def element(self, k: Any, index: Any, *xs: Any, axis: int) -> Any:
+        """The element of the operand that the index falls in."""
+        ends = accumulate([x.shape[axis] for x in xs])
+        parts = [(x, end) for x, end in zip(xs, ends, strict=True) if x.type.size]
+
+        def pick(number: int) -> Any:
+            x, end = parts[number]
+            at = index[axis] - (end - x.shape[axis])
+            here = (*index[:axis], at, *index[axis + 1 :])
+            if number == len(parts) - 1:
+                return x(here)
+            before_end = k.inside(index[axis], 0, end)
+            return k.where(before_end, lambda: x(here), lambda: pick(number + 1))
+
+        return pick(0) if parts else k.constant(0, xs[0].dtype)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real and boolean dtypes fuse; complex ones run through `reference`."""
+        return fuses(types)
+
+    def identity(self, inputs: Sequence[Atom], *, axis: int) -> Atom | None:
+        """The one operand that is not empty."""
+        filled = [x for x in inputs if x.type.shape[axis]]
+        return filled[0] if len(filled) == 1 else None
+
+
+class _Iota(Primitive):
+    """iota(shape, dtype, axis): every element is its own index along the axis."""
+
+    cheap = True
+
+    def infer(self, *, shape: Ints, dtype: np.dtype[Any], axis: int) -> ArrayType:
+        """An array of that shape and dtype."""
+        asked = f"iota(shape={shape}, dtype={dtype}, axis={axis})"
+        if dtypes.is_bool(dtype):
+            raise DTypeError(explain(asked, "an index is no bool", "compare integers"))
+        check_sizes(asked, shape)
+        type = ArrayType(shape, dtype)
+        check_axes(asked, type, (axis,))
+        return type
+
+    def reference(self, *, shape: Ints, dtype: np.dtype[Any], axis: int) -> Any:
+        """NumPy's arange, repeated along the other axes."""
+        column = (shape[axis],) + (1,) * (len(shape) - axis - 1)
+        counted = np.arange(shape[axis]).astype(dtype)
+        return np.broadcast_to(counted.reshape(column), shape)
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """A constant."""
+        return self(**params), None
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        /,  # the params have an axis, too
+        **params: Any,
+    ) -> tuple[Any, bool]:
+        """The same for every member of the batch."""
+        return self(**params), False
+
+    def element(
+        self, k: Any, index: Any, *, shape: Ints, dtype: np.dtype[Any], axis: int
+    ) -> Any:
+        """The index itself."""
+        return k.index_value(index[axis], dtype)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real dtypes fuse; complex ones run through `reference`."""
+        return not dtypes.is_complex(params["dtype"])
+
+
+broadcast_in_dim = _Broadcast("broadcast_in_dim")
+reshape = _Reshape("reshape")
+permute = _Permute("permute")
+reverse = _Reverse("reverse")
+slice_ = _Slice("slice")
+pad = _Pad("pad")
+concatenate = _Concatenate("concatenate")
+iota = _Iota("iota")
+
+
+# ---------------------------------------------------------------- for other rules
+
+
+def full(shape: Ints, dtype: np.dtype[Any], value: Any) -> Any:
+    """An array of that shape and dtype with all elements equal to a Python scalar.
+
+    >>> import fnx.runtime.eager
+    >>> full((2, 2), dtypes.int32, 7)
+    Array([[7, 7],
+           [7, 7]], dtype=int32)
+    """
+    return broadcast_in_dim(scalar(value, dtype), shape=shape, dims=())
+
+
+def scalar(value: Any, dtype: np.dtype[Any]) -> Literal:
+    """A literal of that dtype, which is not weak."""
+    return Literal(value, ArrayType((), dtype))
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of the shape and dtype of an array, a literal or a linear input."""
+    return full(x.type.shape, x.type.dtype, 0)
+
+
+def along(axis: MappedAxis, x: Any) -> Any:
+    """An array, or a literal, repeated along a new leading axis."""
+    shape = x.type.shape
+    dims = tuple(range(1, len(shape) + 1))
+    return broadcast_in_dim(x, shape=(axis.size, *shape), dims=dims)
+
+
+def all_along(
+    axis: MappedAxis, args: Sequence[Any], mapped: Sequence[bool]
+) -> list[Any]:
+    """The arguments, those that are not mapped repeated along the new axis."""
+    rows = zip(args, mapped, strict=True)
+    return [x if is_mapped else along(axis, x) for x, is_mapped in rows]
+
+
+def restored(x: Any, axes: Ints, shape: Ints) -> Any:
+    """A reduced array repeated along the axes of `shape` that were reduced."""
+    dims = tuple([d for d in range(len(shape)) if d not in axes])
+    return broadcast_in_dim(x, shape=shape, dims=dims)
+
+
+def reshaped(x: Any, shape: Ints) -> Any:
+    """The array with that shape; itself if it has it already."""
+    return x if x.type.shape == shape else reshape(x, shape=shape)
+
+
+def part_of(x: Any, axis: int, begin: int, end: int, step: int = 1) -> Any:
+    """The part of an array with index in range(begin, end, step) along an axis.
+
+    >>> import fnx.runtime.eager
+    >>> from fnx.runtime.array import from_numpy
+    >>> part_of(from_numpy(np.arange(6)), 0, 1, 6, 2)
+    Array([1, 3, 5], dtype=int64)
+    """
+    before, after = (0,) * axis, (0,) * (len(x.type.shape) - axis - 1)
+    shape = x.type.shape
+    return slice_(
+        x,
+        start=(*before, begin, *after),
+        stop=(*shape[:axis], end, *shape[axis + 1 :]),
+        strides=(1,) * axis + (step,) + (1,) * len(after),
+    )
+
+
+def padded_along(x: Any, axis: int, low: int, high: int, value: Any = 0) -> Any:
+    """An array with `low` and `high` more elements (or fewer, if negative) on an axis.
+
+    >>> import fnx.runtime.eager
+    >>> from fnx.runtime.array import from_numpy
+    >>> padded_along(from_numpy(np.arange(4)), 0, 1, -1, 9)
+    Array([9, 0, 1, 2], dtype=int64)
+    """
+    none = (0,) * len(x.type.shape)
+    lows, highs = [(*none[:axis], size, *none[axis + 1 :]) for size in (low, high)]
+    return pad(x, value, low=lows, high=highs, interior=none)
+
+
+def _unpadded(x: Any, low: Ints, high: Ints, interior: Ints) -> Any:
+    """The elements of a padded array that are not padding; 0 for those cut off."""
+    none = (0,) * len(low)
+    lows, highs = [tuple([-size for size in sizes]) for sizes in (low, high)]
+    x = pad(x, 0, low=lows, high=highs, interior=none)
+    if not any(interior):
+        return x
+    strides = tuple([between + 1 for between in interior])
+    return slice_(x, start=none, stop=x.shape, strides=strides)
+
+
+def _is_padding(shape: Ints, **params: Ints) -> Any:
+    """Whether an element of a padded array of that shape is the padding value."""
+    return pad(full(shape, dtypes.bool_, False), True, **params)
