@@ -1,0 +1,394 @@
+"""Fusion: decides which values are stored, and which kernel computes each of them.
+
+Receives a flat program, gives `Fused`: the steps in order (groups of values computed by
+one kernel, and equations that run as steps of their own) and the values that are views
+of others. A value that is not stored is computed inline by every kernel that reads it.
+
+One walk from the outputs back. A value's *homes* are the kernels that would compute it
+inline. With one home it is inlined; with several it is inlined where that is as cheap
+as a load, else the homes are merged, else it is stored. Two facts about how a home
+reads a value matter, and primitives tell them by their `alignment` rule:
+
+* *exact*: at the index of the home's own domain; then a stored value can be a further
+  output of that home;
+* *aligned*: at a prefix of it, followed by folded axes. A row statistic that is
+  broadcast back over its row is aligned, so it is computed once a row, and softmax or
+  layer norm become one kernel.
+
+Next on the walk: `lower.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fnx import errors
+from fnx.core.program import Eqn, Program, Var
+
+# Work to compute a value again, in units of one arithmetic operation.
+_SIMPLE, _FUNCTION, _REDUCTION = 1, 8, 100
+# A value that costs no more than this is computed again rather than stored.
+_CHEAP = 6
+# Equations in one kernel: beyond this, compiling it costs more than a store and a load.
+_LARGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Values of one shape that one kernel computes."""
+
+    outputs: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """The program cut in steps; `views` maps a value to the one whose bytes it has."""
+
+    program: Program
+    steps: tuple[Group | Eqn, ...]
+    views: dict[Var, Var]
+    makers: dict[Var, Eqn]
+    stored: frozenset[Var]
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """A kernel in the making: its domain, its outputs, the equations it computes."""
+
+    domain: tuple[int, ...]
+    outputs: list[Var] = field(default_factory=list)
+    eqns: set[int] = field(default_factory=set)
+    merged: _Kernel | None = None
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+# What reads a stored value: a kernel, or the number of an equation that is a step.
+_Node = _Kernel | int
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One place where a value is read: equation number and operand position."""
+
+    eqn: int
+    position: int
+
+
+def fuse(program: Program) -> Fused:
+    """Cuts a flat program in kernels and steps."""
+    return _Fuser(program).run()
+
+
+class _Fuser:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.eqns = program.eqns
+        self.maker = {v: n for n, eqn in enumerate(self.eqns) for v in eqn.outputs}
+        self.uses: dict[Var, list[_Use]] = {}
+        for number, eqn in enumerate(self.eqns):
+            for position, atom in enumerate(eqn.inputs):
+                if isinstance(atom, Var):
+                    self.uses.setdefault(atom, []).append(_Use(number, position))
+        self.fusible = [_is_fusible(eqn) for eqn in self.eqns]
+        self.cost = self._costs()
+        self.forced = {a for a in program.outputs if isinstance(a, Var)}
+        self.homes: dict[Var, set[_Kernel]] = {}
+        self.exact: set[Var] = set()
+        self.aligned: set[Var] = set()
+        self.views: dict[Var, Var] = {}
+
+    def run(self) -> Fused:
+        for number in reversed(range(len(self.eqns))):
+            eqn = self.eqns[number]
+            if self.fusible[number]:
+                for var in eqn.outputs:
+                    self._place(number, var)
+            else:
+                self.forced.update(a for a in eqn.inputs if isinstance(a, Var))
+        makers = {var: self.eqns[n] for var, n in self.maker.items()}
+        steps = self._ordered()
+        stored = frozenset(var for step in steps for var in step.outputs)
+        return Fused(self.program, steps, self.views, makers, stored)
+
+    # -- what recomputing costs
+
+    def _costs(self) -> list[int]:
+        costs: list[int] = []
+        for eqn in self.eqns:
+            total = _own_cost(eqn)
+            for atom in eqn.inputs:
+                if isinstance(atom, Var):
+                    number = self.maker.get(atom)
+                    alone = len(self.uses[atom]) == 1
+                    inlined = number is not None and self.fusible[number] and alone
+                    total += costs[number] if inlined and number is not None else 1
+            costs.append(total)
+        return costs
+
+    # -- where a value goes
+
+    def _place(self, number: int, var: Var) -> None:
+        uses = [use for use in self.uses.get(var, ()) if self.fusible[use.eqn]]
+        homes = self._homes_of(uses)
+        if var in self.forced or not self._inline(number, var, uses, homes):
+            self._store(number, var, uses, homes)
+
+    def _homes_of(self, uses: Iterable[_Use]) -> set[_Kernel]:
+        homes: set[_Kernel] = set()
+        for use in uses:
+            for out in self.eqns[use.eqn].outputs:
+                homes.update(map(_current, self.homes.get(out, ())))
+        return homes
+
+    def _inline(
+        self, number: int, var: Var, uses: list[_Use], homes: set[_Kernel]
+    ) -> bool:
+        """Leaves a value to the kernels that read it, if that is wise."""
+        if not homes:
+            return not uses
+        cheap = self.cost[number] <= _CHEAP
+        if not cheap and self._read_again(uses):
+            return False
+        if len(homes) > 1 and not cheap:
+            merged = self._merge(homes)
+            if merged is None:
+                return False
+            homes = {merged}
+        if any(len(home.eqns) >= _LARGEST for home in homes):
+            return False
+        for home in homes:
+            home.eqns.add(number)
+        self.homes[var] = homes
+        if all(self._reads_exactly(use) for use in uses):
+            self.exact.add(var)
+        if all(self._reads_aligned(use) for use in uses):
+            self.aligned.add(var)
+        return True
+
+    def _store(
+        self, number: int, var: Var, uses: list[_Use], homes: set[_Kernel]
+    ) -> None:
+        eqn = self.eqns[number]
+        source = eqn.inputs[0] if eqn.inputs else None
+        if eqn.primitive.is_view(**eqn.params) and isinstance(source, Var):
+            self.views[var] = source
+            self.forced.add(source)
+            return
+        self.forced.add(var)
+        kernel = self._joinable(var, uses, homes) or _Kernel(var.type.shape)
+        kernel.outputs.append(var)
+        kernel.eqns.add(number)
+        self.homes[var] = {kernel}
+        self.exact.add(var)
+        self.aligned.add(var)
+
+    # -- how a value is read
+
+    def _read_again(self, uses: list[_Use]) -> bool:
+        """Whether inlining would compute one element many times."""
+        elsewhere = 0
+        for use in uses:
+            if self._reads_aligned(use):
+                continue
+            elsewhere += 1
+            if self.eqns[use.eqn].primitive.reads == "many":
+                return True
+        return elsewhere > 0 and len(uses) > 1
+
+    def _reads_exactly(self, use: _Use) -> bool:
+        eqn = self.eqns[use.eqn]
+        if not all(out in self.exact for out in eqn.outputs if out in self.homes):
+            return False
+        axes = _alignment(eqn, use.position)
+        shape = eqn.inputs[use.position].type.shape
+        same = shape == eqn.outputs[0].type.shape
+        return same and axes == tuple(range(len(shape)))
+
+    def _reads_aligned(self, use: _Use) -> bool:
+        eqn = self.eqns[use.eqn]
+        if not all(out in self.aligned for out in eqn.outputs if out in self.homes):
+            return False
+        return _is_row_prefix(eqn, use.position)
+
+    # -- joining kernels
+
+    def _joinable(
+        self, var: Var, uses: list[_Use], homes: set[_Kernel]
+    ) -> _Kernel | None:
+        """A home of which a stored value can be one more output."""
+        for home in homes:
+            inside = [use for use in uses if home in self._homes_of([use])]
+            if home.domain != var.type.shape or len(home.eqns) >= _LARGEST:
+                continue
+            if not all(self._reads_exactly(use) for use in inside):
+                continue
+            others = set(self._readers([var])) - {home}
+            if not self._reach(others, home):
+                return home
+        return None
+
+    def _merge(self, homes: set[_Kernel]) -> _Kernel | None:
+        """One kernel in the place of several that are independent and of one shape."""
+        ordered = sorted(homes, key=lambda home: self.maker[home.outputs[0]])
+        target, *rest = ordered
+        same = all(home.domain == target.domain for home in rest)
+        if not same or sum(len(home.eqns) for home in ordered) > _LARGEST:
+            return None
+        for home in ordered:
+            readers = set(self._readers(home.outputs))
+            if any(self._reach(readers, other) for other in ordered if other != home):
+                return None
+        for home in rest:
+            target.outputs += home.outputs
+            target.eqns |= home.eqns
+            home.merged = target
+        return target
+
+    def _readers(self, stored: Iterable[Var]) -> Iterator[_Node]:
+        """The kernels and steps that read stored values, through views too."""
+        for var in stored:
+            for use in self.uses.get(var, ()):
+                if not self.fusible[use.eqn]:
+                    yield use.eqn
+                    continue
+                for out in self.eqns[use.eqn].outputs:
+                    if self.views.get(out) is var:
+                        yield from self._readers([out])
+                    yield from map(_current, self.homes.get(out, ()))
+
+    def _reach(self, start: set[_Node], target: _Kernel) -> bool:
+        """Whether what starts from these nodes ends up in the target."""
+        seen: set[_Node] = set()
+        pending = list(start)
+        while pending:
+            node = pending.pop()
+            if node == target:
+                return True
+            if node in seen:
+                continue
+            seen.add(node)
+            outputs = (
+                node.outputs if isinstance(node, _Kernel) else self.eqns[node].outputs
+            )
+            pending += self._readers(outputs)
+        return False
+
+    # -- the order of execution
+
+    def _ordered(self) -> tuple[Group | Eqn, ...]:
+        """Kernels and steps, each after what it reads, else in program order."""
+        made_by: dict[Var, _Node] = {}
+        nodes: list[_Node] = []
+        for number, eqn in enumerate(self.eqns):
+            if not self.fusible[number]:
+                nodes.append(number)
+                made_by.update(dict.fromkeys(eqn.outputs, number))
+            for var in eqn.outputs:
+                homes = self.homes.get(var, set())
+                kernel = _current(next(iter(homes))) if len(homes) == 1 else None
+                if kernel is not None and var in kernel.outputs:
+                    made_by[var] = kernel
+                    nodes.append(kernel)
+        placed: set[_Node] = set()
+        order: list[_Node] = []
+        for node in nodes:
+            self._visit(node, made_by, placed, order)
+        return tuple([self._step(node) for node in order])
+
+    def _visit(
+        self,
+        root: _Node,
+        made_by: dict[Var, _Node],
+        placed: set[_Node],
+        order: list[_Node],
+    ) -> None:
+        """Depth first without recursion: appends what `root` needs, then `root`."""
+        entered: set[_Node] = set()
+        pending: list[tuple[_Node, bool]] = [(root, False)]
+        while pending:
+            node, ready = pending.pop()
+            if node in placed:
+                continue
+            if ready:
+                placed.add(node)
+                order.append(node)
+                continue
+            if node in entered:
+                raise errors.InternalError(
+                    f"fuse: kernels depend on each other\n{self.program}"
+                )
+            entered.add(node)
+            pending.append((node, True))
+            needs = {made_by[v] for v in self._inputs(node, made_by) if v in made_by}
+            pending += [(n, False) for n in needs if n not in placed and n != node]
+
+    def _inputs(self, node: _Node, made_by: dict[Var, _Node]) -> Iterator[Var]:
+        """The stored values that a kernel or step reads."""
+        if isinstance(node, _Kernel):
+            numbers = {self.maker[var] for var in node.outputs}
+        else:
+            numbers = {node}
+        pending = [a for n in numbers for a in self.eqns[n].inputs]
+        seen: set[Var] = set()
+        while pending:
+            atom = pending.pop()
+            if not isinstance(atom, Var) or atom in seen:
+                continue
+            seen.add(atom)
+            if atom in self.views:
+                pending.append(self.views[atom])
+            elif atom in made_by and made_by[atom] != node:
+                yield atom
+            elif atom in self.maker:
+                pending += self.eqns[self.maker[atom]].inputs
+
+    def _step(self, node: _Node) -> Group | Eqn:
+        if isinstance(node, _Kernel):
+            return Group(tuple(sorted(node.outputs, key=self.maker.__getitem__)))
+        return self.eqns[node]
+
+
+def _current(kernel: _Kernel) -> _Kernel:
+    while kernel.merged is not None:
+        kernel = kernel.merged
+    return kernel
+
+
+def _is_fusible(eqn: Eqn) -> bool:
+    types = [atom.type for atom in eqn.inputs]
+    every = types + [var.type for var in eqn.outputs]
+    if any(type.dtype.kind == "c" for type in every):
+        return False
+    return eqn.primitive.fusible(types, eqn.params)
+
+
+def _own_cost(eqn: Eqn) -> int:
+    if eqn.primitive.reads == "folded":
+        return _REDUCTION
+    return _SIMPLE if eqn.primitive.cheap else _FUNCTION
+
+
+def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
+    types = [atom.type for atom in eqn.inputs]
+    return eqn.primitive.alignment(position, types, **eqn.params)
+
+
+def _is_row_prefix(eqn: Eqn, position: int) -> bool:
+    """Whether an operand runs along the output's first axes, then along folded ones.
+
+    Axes of length 1 do not count: their index is always 0.
+    """
+    axes = _alignment(eqn, position)
+    if axes is None:
+        return False
+    given = eqn.inputs[position].type.shape
+    wanted = [n for n, size in enumerate(eqn.outputs[0].type.shape) if size != 1]
+    kept = [axis for axis, size in zip(axes, given, strict=True) if size != 1]
+    along = [axis for axis in kept if axis is not None]
+    return along == wanted[: len(along)] and kept[: len(along)] == along

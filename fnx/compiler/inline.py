@@ -1,0 +1,40 @@
+"""Replaces equations that stand for a program by the equations of that program.
+
+Receives a program as the transformations left it, gives a flat one, which the fuser
+sees as a whole. Next on the walk: `fuse.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fnx.core.program import Atom, Eqn, Program, Var
+
+
+def inline(program: Program) -> Program:
+    """The program with every held program that may be inlined written out."""
+    eqns: list[Eqn] = []
+    env: dict[Var, Atom] = {var: var for var in program.inputs}
+    outputs = _expand(program, env, eqns)
+    return Program(program.inputs, tuple(eqns), outputs)
+
+
+def _expand(
+    program: Program, env: dict[Var, Atom], eqns: list[Eqn]
+) -> tuple[Atom, ...]:
+    """Appends a program's equations with fresh variables; gives its outputs."""
+    for eqn in program.eqns:
+        inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
+        body = eqn.primitive.body(**eqn.params)
+        if body is None:
+            outputs = tuple([Var(var.type) for var in eqn.outputs])
+            eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, eqn.source))
+            env.update(zip(eqn.outputs, outputs, strict=True))
+        else:
+            inner = dict(zip(body.inputs, inputs, strict=True))
+            env.update(zip(eqn.outputs, _expand(body, inner, eqns), strict=True))
+    return tuple([_refer(env, atom) for atom in program.outputs])
+
+
+def _refer(env: Mapping[Var, Atom], atom: Atom) -> Atom:
+    return env[atom] if isinstance(atom, Var) else atom

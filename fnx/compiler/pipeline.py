@@ -1,0 +1,36 @@
+"""The compiler's table of contents: the passes from a Program to a Plan, in order.
+
+Receives a `Program`, gives a `Plan`, which a backend builds into native code.
+`FNX_DEBUG=2` shows the program after each pass, 3 the plan, 4 the kernels.
+Next on the walk: `fnx.runtime.backend`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from fnx.compiler.fuse import fuse
+from fnx.compiler.inline import inline
+from fnx.compiler.plan import Plan, make_plan
+from fnx.config import config
+from fnx.core.check import checked
+from fnx.core.program import Program
+from fnx.core.simplify import simplify
+from fnx.kernel.printer import kernel_text
+
+
+def plan_program(program: Program) -> Plan:
+    """Every pass of the compiler that does not depend on the backend."""
+    flat = checked(inline(program), "inline")
+    clean = checked(simplify(flat), "simplify")
+    _show(2, "program", clean)
+    plan = make_plan(fuse(clean))
+    _show(3, "plan", plan)
+    for kernel in plan.kernels:
+        _show(4, "kernel", kernel_text(kernel))
+    return plan
+
+
+def _show(level: int, title: str, what: object) -> None:
+    if config.debug >= level:
+        print(f"--- {title}\n{what}", file=sys.stderr)

@@ -1,0 +1,6 @@
+"""Layer 4: primitives that hold programs.
+
+`call` is a `jit` inside a program, `custom` holds user-written derivative rules.
+They live above the transformations because their rules apply them.
+Next on the walk: `fnx.compiler`.
+"""

@@ -1,0 +1,133 @@
+"""`call`: a program applied inside a program, what `jit` becomes while tracing.
+
+Its rules transform the held program and call the result, so that a `jit` stays one unit
+under every transformation; the compiler inlines it. Next on the walk: `custom.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx import errors
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Eqn, Program, Var
+from fnx.core.reference import run_reference
+from fnx.core.types import ArrayType
+from fnx.transforms.batch import batch_program
+from fnx.transforms.jvp import jvp_program
+from fnx.transforms.split import Split, split_program
+from fnx.transforms.transpose import transpose_program
+
+
+class _Call(Primitive):
+    multiple = True
+    compiled = True
+    linear = True
+    sees_axes = True
+
+    def infer(
+        self, *types: ArrayType, program: Program, name: str
+    ) -> tuple[ArrayType, ...]:
+        """The program's output types; the arguments are of its input types."""
+        check_arguments(name, program, types)
+        return program.output_types
+
+    def reference(self, *arrays: Any, program: Program, name: str) -> tuple[Any, ...]:
+        """The program by its reference rules."""
+        return tuple(run_reference(program, arrays))
+
+    def body(self, *, program: Program, name: str) -> Program:
+        """The program itself."""
+        return program
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        program: Program,
+        name: str,
+    ) -> tuple[Any, Any]:
+        """Calls the program with tangents."""
+        moving = tuple([t is not None for t in tangents])
+        moved, out_moving = jvp_program(program, moving)
+        given = [t for t in tangents if t is not None]
+        results = call(*primals, *given, program=moved, name=name)
+        count = len(program.outputs)
+        return results[:count], spread(results[count:], out_moving)
+
+    def split(self, known: Sequence[bool], eqn: Eqn) -> tuple[Eqn, Eqn]:
+        """Calls the two parts of the program."""
+        parts = split_program(eqn.params["program"], tuple(known))
+        return split_equation(eqn, known, parts)
+
+    def transpose(
+        self, ct: Any, *inputs: Any, program: Program, name: str
+    ) -> Sequence[Any]:
+        """Calls the transposed program."""
+        linear = tuple([is_linear(x) for x in inputs])
+        given = tuple([c is not None for c in ct])
+        turned, reached = transpose_program(program, linear, given)
+        fixed = [x for x in inputs if not is_linear(x)]
+        cts = [c for c in ct if c is not None]
+        results = call(*fixed, *cts, program=turned, name=name)
+        return spread(spread(results, reached), linear)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        program: Program,
+        name: str,
+    ) -> tuple[Any, Any]:
+        """Calls the batched program."""
+        lifted, out_mapped = batch_program(program, axis, tuple(mapped))
+        return call(*args, program=lifted, name=name), out_mapped
+
+
+call = _Call("call")
+
+
+def check_arguments(name: str, program: Program, types: Sequence[ArrayType]) -> None:
+    """Raises unless a program can be applied to arguments of the given types."""
+    wanted = program.input_types
+    same = len(wanted) == len(types) and all(
+        (w.shape, w.dtype) == (t.shape, t.dtype)
+        for w, t in zip(wanted, types, strict=True)
+    )
+    if not same:
+        shown = ", ".join(map(str, types)) or "nothing"
+        expected = ", ".join(map(str, wanted)) or "nothing"
+        raise errors.ShapeError(f"{name}: takes {expected}, got {shown}")
+
+
+def spread(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+    """The values in the places that the mask marks, `None` in the others."""
+    rest = iter(values)
+    return [next(rest) if marked else None for marked in mask]
+
+
+def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> tuple[Eqn, Eqn]:
+    """The two `call` equations of a split program, with residuals between them."""
+    name = eqn.params["name"]
+    flags = list(zip(eqn.outputs, parts.outputs_known, strict=True))
+    inputs = list(zip(eqn.inputs, known, strict=True))
+    residuals = tuple([Var(type) for type in parts.residuals])
+    early = Eqn(
+        call,
+        tuple([atom for atom, is_known in inputs if is_known]),
+        (*[var for var, is_known in flags if is_known], *residuals),
+        {"program": parts.known, "name": name},
+        eqn.source,
+    )
+    late = Eqn(
+        call,
+        (*residuals, *[atom for atom, is_known in inputs if not is_known]),
+        tuple([var for var, is_known in flags if not is_known]),
+        {"program": parts.unknown, "name": name},
+        eqn.source,
+    )
+    return early, late

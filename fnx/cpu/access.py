@@ -1,0 +1,229 @@
+"""Loads and stores: rows of elements side by side, or single elements gathered.
+
+Masked loads read nothing where the mask is false: side by side they are LLVM's masked
+loads; elsewhere the offset becomes 0 there (every buffer has an element 0) and what is
+read is dropped. Receives `Load` and `Store`; next on the walk: `emit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fnx import dtypes
+from fnx.cpu.llvm import Text, literal, memory_type, overload
+from fnx.cpu.values import Values, index_bits, signed_integer
+from fnx.dtypes import DType
+from fnx.kernel import scalar
+from fnx.kernel.expr import Buffer, IndexExpr, Load, stride
+from fnx.kernel.ir import Store
+
+
+class Access(Values):
+    """A writer that reads and writes the kernel's buffers."""
+
+    def __init__(self, module: Text, buffers: Sequence[Buffer]) -> None:
+        super().__init__(module)
+        self.pointers = {buffer: f"%b{n}" for n, buffer in enumerate(buffers)}
+
+    def row(
+        self, name: str, args: list[str], types: list[DType], result: DType, lanes: int
+    ) -> str:
+        """Print a row of the scalar table."""
+        printer = scalar.TABLE[name].llvm
+        assert printer is not None, f"math.py should have expanded {name}"
+        return printer(self, args, types, result, lanes)
+
+    # -- elements in memory
+
+    def address(self, buffer: Buffer, offset: str) -> str:
+        """The address of an element."""
+        type_, pointer = memory_type(buffer.dtype), self.pointers[buffer]
+        return self.emit(f"getelementptr {type_}, ptr {pointer}, i64 {offset}")
+
+    def get(self, buffer: Buffer, offset: str, lanes: int = 1) -> str:
+        """Elements side by side, as they are in memory."""
+        address, size = self.address(buffer, offset), buffer.dtype.itemsize
+        type_ = memory_type(buffer.dtype, lanes)
+        return self.emit(f"load {type_}, ptr {address}, align {size}")
+
+    def put(self, buffer: Buffer, offset: str, value: str, lanes: int = 1) -> None:
+        """Write elements side by side."""
+        address, size = self.address(buffer, offset), buffer.dtype.itemsize
+        type_ = memory_type(buffer.dtype, lanes)
+        self.write(f"store {type_} {value}, ptr {address}, align {size}")
+
+    def to_register(self, value: str, dtype: DType, lanes: int) -> str:
+        """What was read as a value: bytes become bools."""
+        if dtype is not dtypes.bool_:
+            return value
+        zero = "0" if lanes == 1 else "zeroinitializer"
+        return self.emit(f"icmp ne {self.integer(8, lanes)} {value}, {zero}")
+
+    def to_memory(self, value: str, dtype: DType, lanes: int) -> str:
+        """A value as it is written: bools become bytes."""
+        if dtype is not dtypes.bool_:
+            return value
+        source, target = self.type(dtype, lanes), self.integer(8, lanes)
+        return self.emit(f"zext {source} {value} to {target}")
+
+    def zero(self, dtype: DType, lanes: int) -> str:
+        """Zero as it is in memory."""
+        if lanes > 1:
+            return "zeroinitializer"
+        return "0" if dtype is dtypes.bool_ else literal(0, dtype)
+
+    # -- loads
+
+    def load(self, load: Load) -> str:
+        """The value of a load."""
+        lanes = self.lanes(load)
+        raw = self.load_scalar(load) if lanes == 1 else self.load_lanes(load)
+        return self.to_register(raw, load.dtype, lanes)
+
+    def load_scalar(self, load: Load) -> str:
+        """One element; where masked off, element 0 is read in its place and dropped."""
+        offset = self.index(load.offset)
+        if load.mask is None:
+            return self.get(load.buffer, offset)
+        mask = self.use(load.mask, 1)
+        offset = self.emit(f"select i1 {mask}, i64 {offset}, i64 0")
+        value = self.get(load.buffer, offset)
+        return self.chosen(f"i1 {mask}", value, load.dtype, 1)
+
+    def chosen(self, mask: str, value: str, dtype: DType, lanes: int) -> str:
+        """What was read, and zero where the mask is false."""
+        type_, zero = memory_type(dtype, lanes), self.zero(dtype, lanes)
+        return self.emit(f"select {mask}, {type_} {value}, {type_} {zero}")
+
+    def load_lanes(self, load: Load) -> str:
+        """A vector of elements, by the stride at which they lie."""
+        assert self.vector is not None
+        step = stride(load.offset, self.vector)
+        if load.mask is not None:
+            # Smaller elements have no masked loads before AVX-512.
+            if step == 1 and load.dtype.itemsize >= 4:
+                return self.load_masked(load)
+            return self.gather(load)
+        if step is None:
+            return self.gather(load)
+        first = self.index(load.offset)
+        if step == 1:
+            return self.get(load.buffer, first, self.width)
+        if step == -1:
+            return self.load_reversed(load.buffer, first)
+        offsets = [self.emit(f"add i64 {first}, {n * step}") for n in range(self.width)]
+        return self.collect(load.buffer, offsets)
+
+    def load_reversed(self, buffer: Buffer, last: str) -> str:
+        """Elements side by side, the last one first."""
+        width = self.width
+        first = self.emit(f"add i64 {last}, {1 - width}")
+        row = self.get(buffer, first, width)
+        backwards = range(width - 1, -1, -1)
+        return self.shuffle(row, memory_type(buffer.dtype), width, backwards)
+
+    def load_masked(self, load: Load) -> str:
+        """Elements side by side, zero where the mask is false."""
+        assert load.mask is not None
+        address = self.address(load.buffer, self.index(load.offset))
+        type_ = self.type(load.dtype, self.width)
+        return self.call(
+            f"llvm.masked.load.{self.suffix(load.dtype, self.width)}.p0",
+            type_,
+            ("ptr", address),
+            ("i32", str(load.dtype.itemsize)),
+            (f"<{self.width} x i1>", self.use(load.mask, self.width)),
+            (type_, "zeroinitializer"),
+        )
+
+    def gather(self, load: Load) -> str:
+        """Elements anywhere; where masked off, element 0 is read and dropped."""
+        width, bits = self.width, index_bits(load.offset)
+        lanes = self.lanes_of(load.offset, bits)
+        if load.mask is None:
+            return self.collect(load.buffer, self.offsets(lanes, bits))
+        wide = self.integer(bits, width)
+        mask = f"<{width} x i1> {self.use(load.mask, width)}"
+        lanes = self.emit(f"select {mask}, {wide} {lanes}, {wide} zeroinitializer")
+        row = self.collect(load.buffer, self.offsets(lanes, bits))
+        return self.chosen(mask, row, load.dtype, width)
+
+    def offsets(self, lanes: str, bits: int) -> list[str]:
+        """The lanes of an index as scalars."""
+        numbers = range(self.width)
+        each = (self.lane(lanes, f"i{bits}", self.width, n) for n in numbers)
+        return [self.resized(offset, signed_integer(bits), 64, 1) for offset in each]
+
+    def collect(self, buffer: Buffer, offsets: Sequence[str]) -> str:
+        """A vector made element by element."""
+        row, type_ = "poison", memory_type(buffer.dtype)
+        for n, offset in enumerate(offsets):
+            value = self.get(buffer, offset)
+            row = self.with_lane(row, type_, len(offsets), value, n)
+        return row
+
+    # -- stores
+
+    def store(self, store: Store) -> None:
+        """Write a value."""
+        lanes = self.lanes(store.offset)
+        if lanes == 1:
+            self.store_scalar(store)
+            return
+        assert self.vector is not None
+        value = self.to_memory(self.use(store.value, lanes), store.buffer.dtype, lanes)
+        if stride(store.offset, self.vector) != 1:
+            self.scatter(store.buffer, store.offset, value)
+        elif store.mask is not None:
+            self.store_masked(store, value)
+        else:
+            self.put(store.buffer, self.index(store.offset), value, lanes)
+
+    def store_masked(self, store: Store, value: str) -> None:
+        """Write elements side by side where the mask is true."""
+        assert store.mask is not None
+        dtype, width = store.buffer.dtype, self.width
+        self.call_void(
+            f"llvm.masked.store.{overload(dtype, width, of_memory=True)}.p0",
+            (memory_type(dtype, width), value),
+            ("ptr", self.address(store.buffer, self.index(store.offset))),
+            ("i32", str(dtype.itemsize)),
+            (f"<{width} x i1>", self.use(store.mask, width)),
+        )
+
+    def scatter(self, buffer: Buffer, offset: IndexExpr, value: str) -> None:
+        """Write elements anywhere, in the order of the lanes."""
+        type_, bits = memory_type(buffer.dtype), index_bits(offset)
+        offsets = self.offsets(self.lanes_of(offset, bits), bits)
+        for n, place in enumerate(offsets):
+            self.put(buffer, place, self.lane(value, type_, self.width, n))
+
+    def store_scalar(self, store: Store) -> None:
+        """Write one element (or combine it with the old) if the mask is true."""
+        if store.mask is None:
+            self.put_scalar(store)
+            return
+        mask, then, after = self.use(store.mask, 1), self.label(), self.label()
+        self.write(f"br i1 {mask}, label %{then}, label %{after}")
+        self.start(then)
+        self.put_scalar(store)
+        self.write(f"br label %{after}")
+        self.start(after)
+
+    def put_scalar(self, store: Store) -> None:
+        """Write one element, or combine it with the old one."""
+        value, offset = self.use(store.value, 1), self.index(store.offset)
+        if store.combine is not None:
+            value = self.combined(store.combine, store.buffer, offset, value)
+        self.put(store.buffer, offset, self.to_memory(value, store.buffer.dtype, 1))
+
+    def combined(self, name: str, buffer: Buffer, offset: str, value: str) -> str:
+        """The old element with a value; 16-bit floats in float32, as everywhere."""
+        dtype = buffer.dtype
+        wide = dtypes.compute_dtype(dtype)
+        both = [self.to_register(self.get(buffer, offset), dtype, 1), value]
+        if wide is dtype:
+            return self.row(name, both, [dtype, dtype], dtype, 1)
+        both = [self.row("convert", [x], [dtype], wide, 1) for x in both]
+        new = self.row(name, both, [wide, wide], wide, 1)
+        return self.row("convert", [new], [wide], dtype, 1)

@@ -1,0 +1,175 @@
+"""The driver of a plan: one LLVM function that runs all of its steps.
+
+Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
+the inputs, the output buffers and the arena. Kernels are calls of the functions that
+`emit.py` prints, matrix products are calls of BLAS, host steps call back into Python
+and end the run when that fails. Next on the walk: `backend.py`.
+"""
+
+from __future__ import annotations
+
+from fnx.cpu.emit import Module, call_text
+from fnx.runtime.backend import (
+    CopyStep,
+    HostStep,
+    KernelStep,
+    MatmulStep,
+    Place,
+    Plan,
+    Step,
+)
+
+
+def print_plan(plan: Plan, host_address: int) -> tuple[str, set[str]]:
+    """The module of a plan, and the BLAS routines that it calls.
+
+    `host_address` is that of the callback `i32 (i64 step, ptr pointers)`.
+    """
+    driver = _Driver(plan, host_address)
+    for number, step in enumerate(plan.steps):
+        driver.step(number, step)
+    return driver.text(), driver.libraries
+
+
+class _Driver:
+    def __init__(self, plan: Plan, host_address: int) -> None:
+        self.plan = plan
+        self.host_address = host_address
+        self.module = Module()
+        self.lines: list[str] = []
+        self.pointers: dict[Place, str] = {}
+        self.constants: dict[str, str] = {}
+        self.libraries: set[str] = set()
+
+    def step(self, number: int, step: Step) -> None:
+        """Prints one step."""
+        match step:
+            case KernelStep(kernel, buffers):
+                pointers = [self.pointer(place) for place in buffers]
+                self.lines.append(call_text(self.module.add(kernel), pointers))
+            case MatmulStep():
+                self.matmul(number, step)
+            case CopyStep(out, source, nbytes):
+                self.copy(out, source, nbytes)
+            case HostStep():
+                self.host(number)
+
+    def text(self) -> str:
+        """The whole module."""
+        globals_ = "\n".join(self.constants.values())
+        body = "\n".join(f"  {line}" for line in self.lines)
+        self.module.define(
+            f"{globals_}\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
+            "  ret i32 0\nfailed:\n  ret i32 1\n}"
+        )
+        return self.module.text()
+
+    def pointer(self, place: Place) -> str:
+        """The SSA name of a place's address, loaded once, at its first use."""
+        found = self.pointers.get(place)
+        if found is None:
+            found = self.pointers[place] = f"%p{len(self.pointers)}"
+            if place.role == "arena":
+                arena = self.pointer(Place("base", 0))
+                self.lines.append(
+                    f"{found} = getelementptr i8, ptr {arena}, i64 {place.index}"
+                )
+            else:
+                self.lines += _loaded(found, self.slot(place))
+        return found
+
+    def slot(self, place: Place) -> int:
+        """The position of a place's address among the pointers."""
+        inputs, buffers = len(self.plan.inputs), len(self.plan.buffers)
+        first = {"input": 0, "output": inputs, "base": inputs + buffers}
+        return first[place.role] + place.index
+
+    def constant(self, type_: str, value: str) -> str:
+        """The name of a constant in memory: Fortran takes everything by address."""
+        name = "@c_" + "".join(c if c.isalnum() else "_" for c in f"{type_}_{value}")
+        self.constants[name] = f"{name} = private constant {type_} {value}"
+        return name
+
+    def matmul(self, number: int, step: MatmulStep) -> None:
+        """Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ."""
+        if not (step.batch and step.m and step.n):
+            return
+        routine, type_, one, zero = _GEMM[step.dtype.name]
+        self.libraries.add(routine)
+        self.module.declare(
+            routine, f"declare void @{routine}({', '.join(['ptr'] * 13)})"
+        )
+        integers = [self.constant("i32", str(v)) for v in (step.n, step.m, step.k)]
+        flags = [
+            self.constant("i8", str(ord("T" if transposed else "N")))
+            for transposed in (step.transpose_y, step.transpose_x)
+        ]
+        leading_y = self.leading(step.k if step.transpose_y else step.n)
+        leading_x = self.leading(step.m if step.transpose_x else step.k)
+        alpha, beta = self.constant(type_, one), self.constant(type_, zero)
+        sizes = [step.m * step.n, step.m * step.k, step.k * step.n]
+        places = [self.pointer(place) for place in (step.out, step.x, step.y)]
+        for item in range(step.batch):
+            out, x, y = [
+                self.shifted(pointer, item * size * step.dtype.itemsize)
+                for pointer, size in zip(places, sizes, strict=True)
+            ]
+            args = [*flags, *integers, alpha, y, leading_y, x, leading_x, beta]
+            args += [out, self.leading(step.n)]
+            shown = ", ".join(f"ptr {arg}" for arg in args)
+            self.lines.append(f"call void @{routine}({shown})")
+
+    def leading(self, size: int) -> str:
+        """A leading dimension, which BLAS wants to be at least 1."""
+        return self.constant("i32", str(max(size, 1)))
+
+    def shifted(self, pointer: str, nbytes: int) -> str:
+        """A pointer some bytes on, as an operand."""
+        if not nbytes:
+            return pointer
+        name = f"%s{len(self.lines)}"
+        self.lines.append(f"{name} = getelementptr i8, ptr {pointer}, i64 {nbytes}")
+        return name
+
+    def copy(self, out: Place, source: Place, nbytes: int) -> None:
+        """Copies bytes."""
+        if out == source or not nbytes:
+            return
+        memcpy = "llvm.memcpy.p0.p0.i64"
+        self.module.declare(memcpy, f"declare void @{memcpy}(ptr, ptr, i64, i1)")
+        target, origin = self.pointer(out), self.pointer(source)
+        self.lines.append(
+            f"call void @{memcpy}(ptr {target}, ptr {origin}, i64 {nbytes}, i1 false)"
+        )
+
+    def host(self, number: int) -> None:
+        """Calls back into Python, and leaves if that failed."""
+        callee = f"inttoptr (i64 {self.host_address} to ptr)"
+        self.lines += [
+            f"%h{number} = call i32 {callee}(i64 {number}, ptr %pointers)",
+            f"%f{number} = icmp ne i32 %h{number}, 0",
+            f"br i1 %f{number}, label %failed, label %after{number}",
+        ]
+        self.lines.append(f"after{number}:")
+
+
+# BLAS routine, LLVM type, one and zero of each dtype.
+_GEMM = {
+    "float32": ("sgemm", "float", "1.0", "0.0"),
+    "float64": ("dgemm", "double", "1.0", "0.0"),
+    "complex64": ("cgemm", "[2 x float]", "[float 1.0, float 0.0]", "zeroinitializer"),
+    "complex128": (
+        "zgemm",
+        "[2 x double]",
+        "[double 1.0, double 0.0]",
+        "zeroinitializer",
+    ),
+}
+
+
+def _loaded(name: str, slot: int) -> list[str]:
+    address = f"{name}.a"
+    return [
+        f"{address} = getelementptr ptr, ptr %pointers, i64 {slot}",
+        f"{name} = load ptr, ptr {address}",
+    ]

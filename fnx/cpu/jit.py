@@ -1,0 +1,144 @@
+"""Machine code in this process: LLVM IR text to object code to callable addresses.
+
+`assemble` turns text into object code for this CPU (which a cache may keep), `load`
+links it into the process. No pass pipeline runs: the emitter has
+printed what it wants to see, and code generation alone takes milliseconds.
+Receives the text of `emit.Module`, gives a `Library`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fnx.cpu.llvm import HELPERS
+from fnx.errors import InternalError
+
+if TYPE_CHECKING:
+    from llvmlite.binding.orcjit import LLJIT, ResourceTracker
+
+
+@functools.cache
+def _llvm() -> Any:
+    # lazy: llvmlite takes a tenth of a second to import; only a compile pays it.
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def host() -> tuple[str, str]:
+    """The name and the features of this CPU: what object code depends on."""
+    llvm = _llvm()
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@functools.cache
+def _target_machine() -> Any:
+    name, features = host()
+    target = _llvm().Target.from_default_triple()
+    return target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
+
+
+@functools.cache
+def _linker() -> LLJIT:
+    return _llvm().create_lljit_compiler(use_jit_link=True)
+
+
+_library_names = (f"fnx{number}" for number in itertools.count())
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Object code for this CPU, and the text of the helpers that it calls."""
+
+    object: bytes
+    helpers: str
+
+
+def assemble(text: str) -> Code:
+    """Compile the text of a module to object code for this CPU.
+
+    Raises `InternalError` with the text where it does not parse.
+    """
+    own, _, helpers = text.partition(HELPERS)
+    return Code(bytes(_target_machine().emit_object(_parsed(own))), helpers)
+
+
+def assembly(text: str) -> str:
+    """The machine code of a module's text, but for its helpers, as assembly."""
+    own = text.partition(HELPERS)[0]
+    return str(_target_machine().emit_assembly(_parsed(own)))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return _llvm().parse_assembly(text)
+    except RuntimeError as error:
+        raise InternalError(f"LLVM does not parse the text: {error}\n{text}") from None
+
+
+class Library:
+    """Object code in memory; its functions live as long as it does."""
+
+    def __init__(self, tracker: ResourceTracker) -> None:
+        self._tracker = tracker
+
+    def address(self, name: str) -> int:
+        """The address of an exported function."""
+        return int(self._tracker[name])
+
+    def function(self, name: str, count: int) -> Any:
+        """An exported function of so many pointers, for ctypes."""
+        signature: Any = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)
+        function = signature(self.address(name))
+        function.library = self  # the code must outlive the function
+        return function
+
+
+def load(
+    code: Code, exports: Sequence[str], imports: Mapping[str, int] | None = None
+) -> Library:
+    """Link object code into this process.
+
+    `exports` are the functions whose addresses are wanted; `imports` gives addresses of
+    what the code declares and this process does not export (BLAS and LAPACK routines).
+    """
+    addresses = {**_helpers(code.helpers), **(imports or {})}
+    return Library(_linked(code, exports, addresses))
+
+
+@functools.cache
+def _helpers(text: str) -> dict[str, int]:
+    """The addresses of the helpers that a text defines."""
+    if not text:
+        return {}
+    names = re.findall(r"^define .*@(\w+)\(", text, re.M)
+    tracker = _linked(assemble(text), names, {})
+    _kept.append(tracker)
+    return {name: int(tracker[name]) for name in names}
+
+
+_kept: list[ResourceTracker] = []  # the code of helpers is never dropped
+
+
+def _linked(
+    code: Code, exports: Sequence[str], imports: Mapping[str, int]
+) -> ResourceTracker:
+    builder = _llvm().JITLibraryBuilder().add_object_img(code.object)
+    builder.add_current_process()
+    for name in exports:
+        builder.export_symbol(name)
+    for name, address in imports.items():
+        builder.import_symbol(name, address)
+    try:
+        return builder.link(_linker(), next(_library_names))
+    except RuntimeError as error:
+        raise InternalError(f"the object code does not link: {error}") from None

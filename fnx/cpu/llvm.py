@@ -1,0 +1,207 @@
+"""LLVM IR as text: types, literals, instructions, and the module that collects them.
+
+`Text` holds the functions, declarations and helpers of one module; a `Writer` prints
+the instructions of one function and is what the rows of the scalar table print with.
+Neither knows kernels; next on the walk: `values.py`, which gives expressions names.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.dtypes import DType
+
+_TYPES: dict[DType, str] = {
+    dtypes.bool_: "i1",
+    dtypes.float16: "half",
+    dtypes.bfloat16: "i16",  # its bits: LLVM would call a library to convert bfloat
+    dtypes.float32: "float",
+    dtypes.float64: "double",
+    **{t: f"i{t.itemsize * 8}" for t in dtypes.SUPPORTED if dtypes.is_integer(t)},
+}
+_SUFFIXES = {dtypes.float16: "f16", dtypes.float32: "f32", dtypes.float64: "f64"}
+
+
+def register_type(dtype: DType, lanes: int = 1) -> str:
+    """The type of a value in registers: a bool is one bit."""
+    name = _TYPES[dtype]
+    return name if lanes == 1 else f"<{lanes} x {name}>"
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> str:
+    """The type of elements in memory: a bool is a byte, 0 or 1."""
+    name = "i8" if dtype is dtypes.bool_ else _TYPES[dtype]
+    return name if lanes == 1 else f"<{lanes} x {name}>"
+
+
+def integer_type(bits: int, lanes: int = 1) -> str:
+    """An integer type of so many bits."""
+    return f"i{bits}" if lanes == 1 else f"<{lanes} x i{bits}>"
+
+
+def overload(dtype: DType, lanes: int, of_memory: bool = False) -> str:
+    """The suffix by which an intrinsic tells its overloads apart: `f32`, `v8i32`."""
+    name = _SUFFIXES.get(dtype) or (memory_type if of_memory else register_type)(dtype)
+    return name if lanes == 1 else f"v{lanes}{name}"
+
+
+def literal(value: bool | int | float, dtype: DType) -> str:
+    """A number as LLVM reads it; floats by their bits, so that nothing is rounded."""
+    if dtype is dtypes.bool_:
+        return "true" if value else "false"
+    if dtype is dtypes.float16:
+        return f"0xH{np.float16(value).view(np.uint16):04X}"
+    if dtype is dtypes.bfloat16:
+        return str(np.array(value, dtype).view(np.uint16))
+    if dtypes.is_float(dtype):
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    return str(value)
+
+
+HELPERS = "; helpers of the scalar table, compiled once and linked\n"
+"""The line that stands between a module's own text and its helpers'."""
+
+
+class Text:
+    """The text of one module: functions, declarations, and the scalar table's helpers.
+
+    >>> module = Text()
+    >>> module.define("define void @f() { ret void }")
+    >>> print(module.text(), end="")
+    define void @f() { ret void }
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._helpers: dict[str, str] = {}
+
+    def define(self, text: str) -> None:
+        """Add a function (or globals) as text."""
+        self._functions.append(text)
+
+    def declare(self, name: str, text: str) -> None:
+        """Add the declaration of an external function, once for each name."""
+        self._declared.setdefault(name, text)
+
+    def helper(self, name: str, definition: str) -> None:
+        """Add functions that the scalar table calls: declared here, defined apart."""
+        if name not in self._helpers:
+            self._helpers[name] = definition.replace("define internal", "define")
+            for head in re.findall(r"^define internal (.*\))", definition, re.M):
+                self.declare(head, f"declare {head}")
+
+    def text(self) -> str:
+        """The whole module; the helpers' own module, if any, follows `HELPERS`."""
+        own = "\n".join((*self._functions, *self._declared.values())) + "\n"
+        if not self._helpers:
+            return own
+        return "\n".join((own + HELPERS, *self._helpers.values())) + "\n"
+
+
+class Writer:
+    """Prints the instructions of one function."""
+
+    def __init__(self, module: Text) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        self.block = "entry"  # the label of the basic block that is being printed
+        self._names = self._labels = 0
+
+    def emit(self, instruction: str) -> str:
+        """Append an instruction and give the name of its value."""
+        name = f"%v{self._names}"
+        self._names += 1
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def write(self, instruction: str) -> None:
+        """Append an instruction that has no value."""
+        self.lines.append(f"  {instruction}")
+
+    def label(self) -> str:
+        """A new label."""
+        self._labels += 1
+        return f"L{self._labels}"
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def type(self, dtype: DType, lanes: int) -> str:
+        """The type of a value in registers."""
+        return register_type(dtype, lanes)
+
+    def integer(self, bits: int, lanes: int) -> str:
+        """An integer type."""
+        return integer_type(bits, lanes)
+
+    def constant(self, value: bool | int | float, dtype: DType, lanes: int) -> str:
+        """The text of a constant operand."""
+        text = literal(value, dtype)
+        return text if lanes == 1 else f"splat ({_TYPES[dtype]} {text})"
+
+    def suffix(self, dtype: DType, lanes: int) -> str:
+        """The suffix by which an intrinsic tells its overloads apart."""
+        return overload(dtype, lanes)
+
+    def call(self, function: str, result: str, *operands: tuple[str, str]) -> str:
+        """Call an external function or an intrinsic, given (type, operand) pairs."""
+        return self.emit(self._call_text(function, result, operands))
+
+    def call_void(self, function: str, *operands: tuple[str, str]) -> None:
+        """Call an external function that gives nothing."""
+        self.write(self._call_text(function, "void", operands))
+
+    def _call_text(
+        self, function: str, result: str, operands: Sequence[tuple[str, str]]
+    ) -> str:
+        types = ", ".join(type_ for type_, _ in operands)
+        self.module.declare(function, f"declare {result} @{function}({types})")
+        args = ", ".join(f"{type_} {operand}" for type_, operand in operands)
+        return f"call {result} @{function}({args})"
+
+    def helper(self, name: str, definition: str) -> None:
+        """Add a helper function to the module once."""
+        self.module.helper(name, definition)
+
+    # -- lanes
+
+    def broadcast(self, value: str, type_: str, lanes: int) -> str:
+        """A scalar in every lane."""
+        if value[0] != "%":
+            return f"splat ({type_} {value})"
+        vector = f"<{lanes} x {type_}>"
+        first = self.emit(f"insertelement {vector} poison, {type_} {value}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return self.emit(f"shufflevector {vector} {first}, {vector} poison, {zeros}")
+
+    def shuffle(self, value: str, type_: str, lanes: int, chosen: Sequence[int]) -> str:
+        """The chosen lanes of a vector, as a vector."""
+        vector = f"<{lanes} x {type_}>"
+        mask = ", ".join(f"i32 {lane}" for lane in chosen)
+        mask = f"<{len(chosen)} x i32> <{mask}>"
+        return self.emit(f"shufflevector {vector} {value}, {vector} poison, {mask}")
+
+    def lane(self, value: str, type_: str, lanes: int, number: int) -> str:
+        """One lane of a vector, as a scalar."""
+        return self.emit(f"extractelement <{lanes} x {type_}> {value}, i64 {number}")
+
+    def with_lane(
+        self, vector: str, type_: str, lanes: int, value: str, number: int
+    ) -> str:
+        """The vector with a scalar in one of its lanes."""
+        place = f"<{lanes} x {type_}> {vector}"
+        return self.emit(f"insertelement {place}, {type_} {value}, i64 {number}")
+
+    def half(self, value: str, type_: str, lanes: int, first: int) -> str:
+        """Half of a vector's lanes, from `first` on; of two lanes, a scalar."""
+        if lanes == 2:
+            return self.lane(value, type_, 2, first)
+        return self.shuffle(value, type_, lanes, range(first, first + lanes // 2))

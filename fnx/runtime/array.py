@@ -1,0 +1,125 @@
+"""ConcreteArray: an immutable array in host memory.
+
+Receives NumPy arrays that nobody else writes to, and keeps them read-only and
+C-contiguous, so that NumPy views and native kernels read them without a copy.
+Next on the walk: `eager.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fnx import errors
+from fnx.core.array import Array
+from fnx.core.types import ArrayType
+
+
+class ConcreteArray(Array):
+    """An array with a value. Made by `wrap`, `fnx.numpy.array` and every operation."""
+
+    __slots__ = ("__weakref__", "_data", "type")
+
+    def __init__(self, data: np.ndarray[Any, Any], type: ArrayType) -> None:
+        self._data = data
+        self.type = type
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        return self._data
+
+    def concrete(self) -> ConcreteArray:
+        """Itself: the value is there."""
+        return self
+
+    def block_until_ready(self) -> ConcreteArray:
+        """Itself: operations on the CPU have ended when they return."""
+        return self
+
+    def delete(self) -> None:
+        """Gives the memory back; the array cannot be used any more."""
+        self._data = np.empty(0, np.uint8)
+        self.__class__ = DeletedArray
+
+    def is_deleted(self) -> bool:
+        """Whether the memory has been given back."""
+        return isinstance(self, DeletedArray)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        # NumPy refuses to export read-only memory; the consumer's contract, as for
+        # every immutable array, is not to write. The view is made without a copy.
+        return _writable_view(self._data).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self._data.__dlpack_device__()
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.type.weak else ""
+        text = np.array2string(self._data, separator=", ", prefix="Array(")
+        return f"Array({text}, dtype={self.type.dtype.name}{weak})"
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    def __copy__(self) -> ConcreteArray:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> ConcreteArray:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (np.array(self._data), self.type)
+
+
+class DeletedArray(ConcreteArray):
+    """What an array turns into when its memory has been given away."""
+
+    __slots__ = ()
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"an array of type {self.type} was used after it had been deleted",
+                "its memory was donated to a jitted function (donate_argnums), or "
+                "x.delete() was called",
+                "do not use it afterwards, or do not donate it",
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"Array(deleted, {self.type})"
+
+    __str__ = __repr__
+
+
+def wrap(data: Any, type: ArrayType) -> ConcreteArray:
+    """A fresh NumPy result as an array: contiguous, of the type's dtype, read-only."""
+    if data.__class__ is not np.ndarray or not data.flags.c_contiguous:
+        data = np.ascontiguousarray(data).reshape(type.shape)
+    if data.flags.writeable:
+        data.flags.writeable = False
+    return ConcreteArray(data, type)
+
+
+def from_numpy(data: np.ndarray[Any, Any], weak: bool = False) -> ConcreteArray:
+    """A NumPy array as an array that shares its memory; nobody may write to it."""
+    return wrap(data, ArrayType(data.shape, data.dtype, weak))
+
+
+def _restore(data: np.ndarray[Any, Any], type: ArrayType) -> ConcreteArray:
+    return wrap(data, type)
+
+
+def _writable_view(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if data.flags.writeable:
+        return data
+    pointer = data.__array_interface__ | {"data": (data.ctypes.data, False)}
+    return np.asarray(_Exported(pointer, data))
+
+
+class _Exported:
+    """Carries an array interface, and keeps the memory behind it alive."""
+
+    def __init__(self, interface: dict[str, Any], owner: Any) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner

@@ -1,0 +1,174 @@
+"""What fusion stores and what it computes inline, seen in the plan's steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fnx
+from fnx import numpy as np_
+from fnx.compiler.pipeline import plan_program
+from fnx.core.reference import run_reference
+from fnx.cpu.backend import CpuBackend
+from fnx.runtime.array import from_numpy
+from fnx.runtime.backend import HostStep, KernelStep, MatmulStep, Plan
+from fnx.runtime.executable import Executable
+
+
+def planned(function: Any, *arrays: Any) -> Plan:
+    """The plan of a function, checked to compute what the reference rules do."""
+    program = fnx.make_jaxpr(function)(*arrays)
+    plan = plan_program(program)
+    executable = Executable(program, plan, CpuBackend().build(plan))
+    inputs = [from_numpy(np.asarray(a)) for a in arrays]
+    found = executable.run(inputs)
+    wanted = run_reference(program, [np.asarray(a) for a in arrays])
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(x), y, rtol=2e-5, atol=2e-5)
+    return plan
+
+
+def kinds(plan: Plan) -> list[str]:
+    names = {KernelStep: "kernel", MatmulStep: "matmul", HostStep: "host"}
+    return [names.get(type(step), type(step).__name__) for step in plan.steps]
+
+
+def data(*shape: int) -> Any:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype("f4")
+
+
+def softmax(x: Any) -> Any:
+    top = np_.max(x, axis=-1, keepdims=True)
+    weights = np_.exp(x - top)
+    return weights / np_.sum(weights, axis=-1, keepdims=True)
+
+
+def layer_norm(x: Any, scale: Any) -> Any:
+    mean = np_.mean(x, axis=-1, keepdims=True)
+    centred = x - mean
+    variance = np_.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np_.sqrt(variance + 1e-5) * scale
+
+
+def test_a_chain_is_one_kernel() -> None:
+    plan = planned(
+        lambda x: np_.tanh(x) * np_.exp(-x * x) + 0.5 * np_.sin(x), data(9, 7)
+    )
+    assert kinds(plan) == ["kernel"]
+    assert plan.arena == 0
+
+
+def test_shape_operations_cost_nothing() -> None:
+    def function(x: Any) -> Any:
+        y = np_.transpose(x.reshape(4, 6, 5), (2, 0, 1))[::-1, 1:]
+        return np_.pad(y, ((0, 1), (1, 0), (0, 0))) * 2.0
+
+    assert kinds(planned(function, data(8, 15))) == ["kernel"]
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (2, 3, 4)])
+def test_row_programs_are_one_kernel(shape: tuple[int, ...]) -> None:
+    assert kinds(planned(softmax, data(*shape))) == ["kernel"]
+    assert kinds(planned(layer_norm, data(*shape), data(shape[-1]))) == ["kernel"]
+
+
+def test_a_column_statistic_is_stored_not_computed_for_every_element() -> None:
+    plan = planned(lambda x: x - np_.mean(x, axis=0), data(6, 7))
+    assert kinds(plan) == ["kernel", "kernel"]
+
+
+def test_outputs_of_one_shape_share_a_kernel() -> None:
+    def adam(p: Any, m: Any, v: Any, g: Any) -> Any:
+        m = 0.9 * m + 0.1 * g
+        v = 0.99 * v + 0.01 * g * g
+        return p - m / (np_.sqrt(v) + 1e-8), m, v
+
+    plan = planned(adam, data(30), data(30), abs(data(30)), data(30))
+    assert kinds(plan) == ["kernel"]
+
+
+def test_an_expensive_value_with_two_kernels_is_stored() -> None:
+    def function(x: Any) -> Any:
+        y = np_.exp(np_.sin(x))
+        return np_.sum(y, axis=0), np_.sum(y, axis=1)
+
+    assert kinds(planned(function, data(5, 8))) == ["kernel"] * 3
+
+
+def test_a_cheap_value_with_two_kernels_is_computed_twice() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2.0
+        return np_.sum(y, axis=0), np_.sum(y, axis=1)
+
+    assert kinds(planned(function, data(5, 8))) == ["kernel"] * 2
+
+
+def test_kernels_do_not_depend_on_each_other() -> None:
+    """a and c could share a kernel, were it not for the product between them."""
+
+    def function(x: Any) -> Any:
+        a = np_.exp(x)
+        b = a @ a
+        c = np_.sin(b * 0.01) + x
+        return a, c
+
+    assert kinds(planned(function, data(40, 40))) == ["kernel", "matmul", "kernel"]
+
+
+def test_a_product_reads_views_and_transposes_in_place() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return x.reshape(40, 50).T @ y
+
+    plan = planned(function, data(2000), data(40, 60))
+    assert kinds(plan) == ["matmul"]
+
+
+def test_a_shifted_read_of_an_expensive_value_is_stored() -> None:
+    def function(x: Any) -> Any:
+        for _ in range(6):
+            x = np_.sin(x[1:] - x[:-1])
+        return x
+
+    plan = planned(function, data(60))
+    assert len(plan.steps) == 6
+
+
+def test_a_row_statistic_of_a_row_statistic() -> None:
+    def function(x: Any) -> Any:
+        return softmax(softmax(x) * 3.0).sum(-1) + layer_norm(x, 1.0).max(-1)
+
+    planned(function, data(4, 11))
+
+
+def test_zero_sizes_and_scalars() -> None:
+    planned(lambda x: (np_.sum(x, axis=0), np_.exp(x)), data(0, 3))
+    planned(lambda x: np_.sin(x) + np_.sum(x), data())
+
+
+def test_long_chains_are_cut() -> None:
+    def function(x: Any) -> Any:
+        for n in range(700):
+            x = x * 0.99 + float(n % 3)
+        return x
+
+    plan = planned(function, data(17))
+    assert 3 <= len(plan.steps) <= 9
+
+
+def test_the_arena_is_used_again() -> None:
+    def function(x: Any, w: Any) -> Any:
+        for _ in range(10):
+            x = np_.sin(x @ w * 0.1)
+        return x
+
+    plan = planned(function, data(32, 32), data(32, 32))
+    assert plan.arena <= 3 * 32 * 32 * 4
+
+
+def test_a_plan_describes_itself() -> None:
+    plan = planned(lambda x: np_.exp(x) @ x, data(40, 40))
+    text = str(plan)
+    assert "matmul" in text or "@" in text
+    assert "arena 6400 bytes" in text
