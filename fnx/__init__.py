@@ -1,0 +1,101 @@
+"""fnx: functional transformations of array programs, and a compiler for them.
+
+`import fnx` gives the transformations (`grad`, `vmap`, `jit` and the rest), and with
+them `fnx.numpy`, whose functions are also the operators and methods of arrays. The
+other folders (`fnx.lax`, `fnx.nn`, `fnx.random`, …) are loaded when they are first
+used. The walk through the code starts at `fnx/api`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import fnx.cpu.backend  # noqa: F401  it registers itself
+from fnx import errors, numpy, tree, tree_util
+from fnx.api.closures import closure_convert, custom_gradient
+from fnx.api.custom import custom_jvp, custom_vjp
+from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
+from fnx.api.device import (
+    Device,
+    block_until_ready,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+)
+from fnx.api.grad import grad, value_and_grad
+from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
+from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
+from fnx.api.jit import disable_jit, jit
+from fnx.api.vmap import vmap
+from fnx.config import config
+from fnx.core.array import Array
+from fnx.dtypes import default_dtypes, float0
+
+if TYPE_CHECKING:
+    from fnx import extend, lax, nn, random, testing
+
+__version__ = "0.1.0"
+
+# Loaded when they are first used, so that `import fnx` stays fast.
+_LAZY = ("extend", "lax", "nn", "random", "testing")
+
+__all__ = [
+    "Array",
+    "Device",
+    "ShapeDtypeStruct",
+    "block_until_ready",
+    "closure_convert",
+    "config",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "default_backend",
+    "default_dtypes",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "disable_jit",
+    "errors",
+    "eval_shape",
+    "extend",
+    "float0",
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jit",
+    "jvp",
+    "lax",
+    "linear_transpose",
+    "linearize",
+    "local_device_count",
+    "local_devices",
+    "make_jaxpr",
+    "nn",
+    "numpy",
+    "process_count",
+    "process_index",
+    "random",
+    "testing",
+    "tree",
+    "tree_util",
+    "typeof",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"fnx.{name}")
+    raise AttributeError(f"module 'fnx' has no attribute {name!r}")

@@ -1,0 +1,358 @@
+"""custom_jvp and custom_vjp: functions that bring their own derivative.
+
+Receives a function and its rules over trees; outside of a trace a call runs the plain
+function, inside it records one equation of `control.custom`, with the rules as flat
+programs that are traced when they are needed. What a rule closes over becomes a
+constant of its program. Next on the walk: `device.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fnx import dtypes, errors, tree
+from fnx.api.arguments import (
+    TracedTree,
+    check_callable,
+    indices,
+    name_of,
+    output_arrays,
+)
+from fnx.api.custom_call import Call, bind_call, rule_program
+from fnx.api.rules import check_pair, check_results, cotangent_leaves, tangent_leaves
+from fnx.api.tangents import moves, zeros
+from fnx.control.constant import closed
+from fnx.control.custom import Rule, custom_jvp_call, custom_vjp_call
+from fnx.core.program import Program
+from fnx.core.simplify import simplify
+from fnx.core.trace import trace, tracing
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import add
+from fnx.tree import PyTreeDef
+
+
+class _Custom:
+    """What the two decorators share: the arguments, and methods."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: int | Sequence[int] = (),
+        nondiff_argnames: str | Sequence[str] = (),
+    ) -> None:
+        check_callable(self.kind, fun)
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        named = _numbers(self.kind, fun, nondiff_argnames)
+        self._nondiff = (
+            *indices(self.kind, "nondiff_argnums", nondiff_argnums),
+            *named,
+        )
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} of {name_of(self.fun)}>"
+
+    @property
+    def _asker(self) -> str:
+        return f"{self.kind} of {name_of(self.fun)}"
+
+    @errors.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's value; inside a transformation it carries its rule."""
+        self._check_rule()
+        args = self._positional(args, kwargs)
+        if not tracing():
+            return self.fun(*args)
+        return self._record(bind_call(self._asker, self.fun, self._nondiff, args))
+
+    def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """All arguments by position, defaults included, since rules have no names."""
+        try:
+            bound = inspect.signature(self.fun).bind(*args, **kwargs)
+        except ValueError:  # a builtin without a signature
+            return args
+        bound.apply_defaults()
+        if bound.kwargs:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker}: {next(iter(bound.kwargs))} is a keyword-only "
+                    "argument",
+                    "rules take their arguments by position",
+                    "make it a positional argument",
+                )
+            )
+        return bound.args
+
+    def _check_rule(self) -> None:
+        raise NotImplementedError
+
+    def _record(self, call: Call) -> Any:
+        raise NotImplementedError
+
+
+def _numbers(
+    asker: str, fun: Callable[..., Any], names: str | Sequence[str]
+) -> list[int]:
+    many = (names,) if isinstance(names, str) else tuple(names)
+    known = list(inspect.signature(fun).parameters) if many else []
+    for name in many:
+        if name not in known:
+            raise errors.OptionError(
+                f"{asker}: nondiff_argnames has {name!r}; the function takes "
+                f"{', '.join(known)}."
+            )
+    return [known.index(name) for name in many]
+
+
+# ---------------------------------------------------------------- custom_jvp
+
+
+class custom_jvp(_Custom):
+    """Decorates a function that is given a forward-mode rule with `defjvp`.
+
+    The rule takes the primals and the tangents as two tuples and gives the output and
+    its tangent; it must be linear in the tangents, so that reverse mode works too.
+    Arguments in `nondiff_argnums` (or `nondiff_argnames`) are not differentiated by;
+    the rule gets them first. Raises `ArgumentError` when called without a rule or if
+    the rule's result does not fit the function's.
+
+    >>> import fnx
+    >>> @fnx.custom_jvp
+    ... def square(x):
+    ...     return x * x
+    >>> @square.defjvp
+    ... def square_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return square(x), 100.0 * x * t
+    >>> fnx.grad(square)(3.0).item()
+    300.0
+    """
+
+    kind = "custom_jvp"
+    jvp: Callable[..., Any] | None = None
+
+    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+        """Sets the rule; gives it back, so that this is a decorator."""
+        check_callable(f"{self._asker}: defjvp", jvp)
+        self.jvp = jvp
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Sets one rule for each argument: `rule(tangent, output, *primals)`.
+
+        `None` stands for a derivative of zero.
+
+        >>> import fnx
+        >>> twice = fnx.custom_jvp(lambda x: 2.0 * x)
+        >>> twice.defjvps(lambda t, output, x: 3.0 * t)
+        >>> fnx.grad(twice)(1.0).item()
+        3.0
+        """
+        if self._nondiff:
+            raise errors.ArgumentError(
+                f"{self._asker}: defjvps does not know nondiff_argnums; use defjvp."
+            )
+
+        def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+            output = self(*primals)
+            if len(jvps) != len(primals):
+                raise errors.ArgumentError(
+                    f"{self._asker}: defjvps was given {len(jvps)} rules for "
+                    f"{len(primals)} arguments; give one (or None) for each."
+                )
+            total: Any = None
+            for rule, t in zip(jvps, tangents, strict=True):
+                if rule is not None:
+                    moved = rule(t, output, *primals)
+                    total = moved if total is None else tree.map(add, total, moved)
+            if total is None:
+                total = tree.map(lambda x: zeros(x.type), output)
+            return output, total
+
+        self.jvp = jvp
+
+    def _check_rule(self) -> None:
+        if self.jvp is None:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker} has no rule",
+                    "",
+                    "define one with defjvp or defjvps",
+                )
+            )
+
+    def _record(self, call: Call) -> Any:
+        assert self.jvp is not None
+        traced = call.trace_function()
+        results = custom_jvp_call(
+            *traced.captured,
+            *call.operands,
+            program=traced.program,
+            rule=Rule(functools.partial(_jvp_rule, call, traced, self.jvp)),
+            differentiable=(False,) * len(traced.captured) + call.differentiable,
+            name=name_of(self.fun),
+        )
+        return traced.out_tree.unflatten(results)
+
+
+def _jvp_rule(call: Call, traced: TracedTree, jvp: Callable[..., Any]) -> Program:
+    """The rule over captured arrays, operands, and tangents of the differentiable."""
+    operand_types = [x.type for x in call.operands]
+    rows = zip(operand_types, call.differentiable, strict=True)
+    tangent_types = [type for type, may_move in rows if may_move]
+
+    def run(operands: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        apart, primals = call.parted(operands)
+        treedef = tree.structure(primals)
+        moved = _with_float0(iter(tangents), call.primal_types(operand_types))
+        result = jvp(*apart, primals, treedef.unflatten(moved))
+        output, tangent = check_pair(call.asker, "the jvp rule", result)
+        out_types = traced.out_types
+        outputs = check_results(
+            call.asker, "the jvp rule", output, traced.out_tree, out_types
+        )
+        return outputs + tangent_leaves(call.asker, tangent, traced.out_tree, out_types)
+
+    return rule_program(call, traced, run, tangent_types)
+
+
+# ---------------------------------------------------------------- custom_vjp
+
+
+class custom_vjp(_Custom):
+    """Decorates a function that is given a reverse-mode rule with `defvjp`.
+
+    `forward` takes the function's arguments and gives the output and residuals (any
+    tree of arrays); `backward` takes the residuals and the output's cotangent and gives
+    a tuple with a cotangent for each argument, where `None` stands for zeros. Arguments
+    in `nondiff_argnums` (or `nondiff_argnames`) are not differentiated by; `backward`
+    gets them first. Forward mode works too where `backward` is linear in the
+    cotangent. Raises `ArgumentError` when called without a rule, or if a rule's result
+    does not fit.
+
+    >>> import fnx
+    >>> @fnx.custom_vjp
+    ... def clipped(x):
+    ...     return x
+    >>> clipped.defvjp(lambda x: (x, None), lambda _, ct: (0.5 * ct,))
+    >>> fnx.grad(lambda x: clipped(x) * 8.0)(1.0).item()
+    4.0
+    """
+
+    kind = "custom_vjp"
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
+
+    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
+        """Sets the forward and the backward rule."""
+        check_callable(f"{self._asker}: defvjp", fwd)
+        check_callable(f"{self._asker}: defvjp", bwd)
+        self.fwd, self.bwd = fwd, bwd
+
+    def _check_rule(self) -> None:
+        if self.fwd is None or self.bwd is None:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker} has no rule", "", "define one with defvjp"
+                )
+            )
+
+    def _record(self, call: Call) -> Any:
+        assert self.fwd is not None
+        assert self.bwd is not None
+        traced = call.trace_function()
+        rules = _VjpRules(call, traced, self.fwd, self.bwd)
+        results = custom_vjp_call(
+            *traced.captured,
+            *call.operands,
+            program=traced.program,
+            forward=rules.forward,
+            backward=Rule(rules.make_backward),
+            differentiable=(False,) * len(traced.captured) + call.differentiable,
+            name=name_of(self.fun),
+        )
+        return traced.out_tree.unflatten(results)
+
+
+class _VjpRules:
+    """The two rules of one call: the backward one needs the forward one's residuals."""
+
+    def __init__(
+        self,
+        call: Call,
+        traced: TracedTree,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+    ) -> None:
+        self.call, self.traced = call, traced
+        self.fwd, self.bwd = fwd, bwd
+        self.forward = Rule(self.make_forward)
+        self.residual_tree: PyTreeDef | None = None
+
+    def make_forward(self) -> Program:
+        """Captured arrays and operands to the outputs and what `backward` is given:
+        the operands that are not differentiable, and the residuals.
+        """
+        call, traced = self.call, self.traced
+
+        def run(operands: Sequence[Any], _: Sequence[Any]) -> list[Any]:
+            result = self.fwd(*call.arguments(operands))
+            output, residuals = check_pair(call.asker, "the forward rule", result)
+            types = traced.out_types
+            outputs = check_results(
+                call.asker, "the forward rule", output, traced.out_tree, types
+            )
+            leaves, self.residual_tree = tree.flatten(residuals)
+            asker = f"{call.asker}: the residuals"
+            kept = output_arrays(asker, leaves, self.residual_tree)
+            rows = zip(operands, call.is_apart(), strict=True)
+            return outputs + [x for x, apart in rows if apart] + kept
+
+        return rule_program(call, traced, run, [])
+
+    def make_backward(self) -> Program:
+        """Residuals and cotangents to a cotangent for each differentiable operand."""
+        call, traced = self.call, self.traced
+        out_types = traced.out_types
+        kept_types = self.forward.program.output_types[len(out_types) :]
+        residual_tree = self.residual_tree
+        assert residual_tree is not None
+
+        def run(*values: Any) -> list[Any]:
+            given = iter(values)
+            rows = zip(call.operands, call.is_apart(), strict=True)
+            operands = [next(given) if apart else x for x, apart in rows]
+            count = residual_tree.num_leaves
+            residuals = residual_tree.unflatten([next(given) for _ in range(count)])
+            cts = traced.out_tree.unflatten(_with_float0(given, out_types))
+            apart, primals = call.parted(operands)
+            result = self.bwd(*apart, residuals, cts)
+            types = call.primal_types([x.type for x in operands])
+            return cotangent_leaves(call.asker, result, primals, types)
+
+        ct_types = [t for t in out_types if dtypes.is_inexact(t.dtype)]
+        names = [f"a residual or cotangent of {call.asker}"]
+        rule = trace(
+            run,
+            [*kept_types, *ct_types],
+            names=names * (len(kept_types) + len(ct_types)),
+        )
+        return simplify(closed(rule, f"the backward rule of {call.asker}"))
+
+
+def _with_float0(given: Iterator[Any], types: Sequence[ArrayType]) -> list[Any]:
+    """Tangents in order, with float0 zeros for the leaves that have none."""
+    rows = zip(types, moves(types), strict=True)
+    return [next(given) if moving else zeros(type) for type, moving in rows]
+
+
+__all__ = ["custom_jvp", "custom_vjp"]

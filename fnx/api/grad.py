@@ -1,0 +1,213 @@
+"""grad and value_and_grad: reverse mode for functions with a scalar value.
+
+Receives a function; gives one with the same arguments, which linearizes it where it is
+called (`derivatives.linearized`) and pulls the cotangent 1 back. Arguments that are not
+differentiated are passed on as they are, so they may be anything.
+Next on the walk: `jacobian.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fnx import dtypes, errors, tree
+from fnx.api.arguments import (
+    as_array,
+    check_callable,
+    indices,
+    leaf_names,
+    parameter_names,
+    positions,
+)
+from fnx.api.derivatives import Point, linearized
+from fnx.core.program import Literal
+from fnx.core.trace import constant
+from fnx.core.types import ArrayType
+
+Argnums = int | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The arguments that a derivative is taken by, apart from the others."""
+
+    call: Callable[..., Any]
+    args: tuple[Any, ...]
+    roots: list[str]
+
+
+def choose(
+    asker: str,
+    fun: Callable[..., Any],
+    argnums: tuple[int, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Chosen:
+    """Splits a call: `call` takes the chosen arguments and closes over the others."""
+    numbers = positions(asker, "argnums", argnums, len(args))
+    names = parameter_names(fun, len(args))
+
+    def call(*chosen: Any) -> Any:
+        full = list(args)
+        for number, value in zip(numbers, chosen, strict=True):
+            full[number] = value
+        return fun(*full, **kwargs)
+
+    return Chosen(call, tuple([args[n] for n in numbers]), [names[n] for n in numbers])
+
+
+def check_inputs(
+    asker: str, chosen: Chosen, *, holomorphic: bool, allow_int: bool
+) -> None:
+    """Raises for leaves that cannot be differentiated by, naming each argument."""
+    leaves = tree.leaves(chosen.args)
+    names = leaf_names(chosen.roots, chosen.args)
+    for leaf, name in zip(leaves, names, strict=True):
+        type = as_array(leaf, asker, name).type
+        if holomorphic and not dtypes.is_complex(type.dtype):
+            raise errors.DTypeError(
+                errors.explain(
+                    f"{asker} with holomorphic=True: {name} is {type}",
+                    "a holomorphic function takes complex arguments",
+                    "convert it to a complex dtype, or leave holomorphic out",
+                )
+            )
+        if not allow_int and not dtypes.is_inexact(type.dtype):
+            raise errors.DTypeError(_integer_input(asker, name, type))
+
+
+def _integer_input(asker: str, name: str, type: ArrayType) -> str:
+    kind = "a bool" if dtypes.is_bool(type.dtype) else "an integer"
+    return errors.explain(
+        f"{asker}: {name} is {type}",
+        f"there is no derivative by {kind}",
+        f"pass a float (such as {name}.astype('float32')), choose other argnums, or "
+        "pass allow_int=True to get float0 zeros",
+    )
+
+
+def check_outputs(asker: str, point: Point, holomorphic: bool) -> None:
+    """Raises for outputs that have no gradient, with the fix."""
+    rows = leaf_names(["the output"], [point.out_tree])
+    for x, name in zip(point.outputs, rows, strict=True):
+        if holomorphic:
+            if not dtypes.is_complex(x.dtype):
+                raise errors.DTypeError(
+                    errors.explain(
+                        f"{asker} with holomorphic=True: {name} is {x.type}",
+                        "a holomorphic function gives complex values",
+                        "leave holomorphic out",
+                    )
+                )
+        elif dtypes.is_complex(x.dtype):
+            raise errors.DTypeError(
+                errors.explain(
+                    f"{asker}: {name} is {x.type}",
+                    "the output must be real",
+                    "take its real part, imaginary part or absolute value, or pass "
+                    "holomorphic=True if the function is holomorphic",
+                )
+            )
+        elif not dtypes.is_inexact(x.dtype):
+            raise errors.DTypeError(
+                errors.explain(
+                    f"{asker}: {name} is {x.type}",
+                    "integers and bools do not move when the arguments do",
+                    "return a float",
+                )
+            )
+
+
+def _check_scalar(asker: str, point: Point) -> None:
+    """Raises unless the function's value is one number."""
+    fix = (
+        "take fnx.numpy.sum or mean of it, return one output (the others with "
+        "has_aux=True), or use fnx.jacrev for all derivatives"
+    )
+    if not point.out_tree.is_leaf(strict=True):
+        shown = point.out_tree.unflatten([x.type for x in point.outputs])
+        reason = f"the function returned a tree: {shown}"
+    elif point.outputs[0].shape:
+        reason = f"the function returned {point.outputs[0].type}"
+    else:
+        return
+    raise errors.ShapeError(
+        errors.explain(f"{asker} needs a scalar output", reason, fix)
+    )
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the value of `fun` and its gradient.
+
+    The function takes the arguments of `fun` and gives `(value, gradient)`, or
+    `((value, aux), gradient)` with `has_aux`. The other options and the errors are
+    those of `grad`.
+
+    >>> import fnx
+    >>> value, gradient = fnx.value_and_grad(lambda x: x * x)(3.0)
+    >>> value.item(), gradient.item()
+    (9.0, 6.0)
+    """
+    check_callable("grad", fun)
+    numbers = indices("grad", "argnums", argnums)
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        chosen = choose("grad", fun, numbers, args, kwargs)
+        check_inputs("grad", chosen, holomorphic=holomorphic, allow_int=allow_int)
+        point = linearized("grad", chosen.call, chosen.args, chosen.roots, has_aux)
+        _check_scalar("grad", point)
+        check_outputs("grad", point, holomorphic)
+        value = point.outputs[0]
+        one = constant(Literal(1, ArrayType((), value.dtype, value.type.weak)))
+        flat = point.map.pull_flat(point.residuals, [one])
+        gradient = point.map.in_tree.unflatten(flat)
+        result = (value, point.aux) if has_aux else value
+        return result, gradient if isinstance(argnums, tuple | list) else gradient[0]
+
+    return errors.api_boundary(functools.wraps(fun)(value_and_gradient))
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the gradient of `fun`.
+
+    For a complex argument z = x + iy of a real-valued function f, the gradient is
+    ∂f/∂x - i ∂f/∂y, as in JAX: the *conjugate* of the direction of steepest ascent, so
+    a descent step is `z - rate * conj(gradient)`. With `holomorphic=True` arguments and
+    value are complex, and the gradient is the complex derivative f'(z).
+
+    `argnums` says which positional arguments to differentiate by: a number gives one
+    gradient, a tuple a tuple of them. Each has the structure, shapes and dtypes of its
+    argument. With `has_aux` the function returns `(value, aux)` and the result is
+    `(gradient, aux)`. With `allow_int` integer leaves are accepted and get zeros of
+    dtype `float0`. The arguments' values are known inside of `fun`, so it may branch
+    on them and print them.
+
+    Raises `ShapeError` if the output is not a scalar, `DTypeError` for integer inputs
+    and for complex or integer outputs, `ArgumentError` for `argnums` out of range.
+
+    >>> import fnx
+    >>> fnx.grad(lambda x: x * x)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        result, found = both(*args, **kwargs)
+        return (found, result[1]) if has_aux else found
+
+    return errors.api_boundary(functools.wraps(fun)(gradient))

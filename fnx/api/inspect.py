@@ -1,0 +1,266 @@
+"""What a function does, without running it: make_jaxpr, eval_shape, typeof, lowering.
+
+Receives a function and arguments (or only their shapes, as `ShapeDtypeStruct`); gives
+its traced program, the types of its result, or the compiler's forms of the program.
+Next on the walk: `jit.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fnx import dtypes, errors, tree
+from fnx.api.arguments import (
+    as_array,
+    call_names,
+    check_callable,
+    trace_tree,
+    type_of,
+)
+from fnx.api.static import Nums, read_options
+from fnx.compiler.pipeline import plan_program
+from fnx.core.array import Array
+from fnx.core.program import Program
+from fnx.core.types import ArrayType
+from fnx.runtime.executable import executable_for
+from fnx.tree import PyTreeDef
+
+
+class ShapeDtypeStruct:
+    """Shape and dtype of an array that is not there: an argument of `eval_shape`.
+
+    >>> import fnx
+    >>> fnx.ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("dtype", "shape", "weak_type")
+
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False
+    ) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtypes.as_dtype(dtype)
+        self.weak_type = weak_type
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return ArrayType(self.shape, self.dtype).size
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array of rank 0 has no length")
+        return self.shape[0]
+
+    def _key(self) -> Any:
+        return self.shape, self.dtype, self.weak_type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+
+
+def structs(treedef: PyTreeDef, types: Sequence[ArrayType]) -> Any:
+    """Types as a tree of `ShapeDtypeStruct`."""
+    return treedef.unflatten(
+        [ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak) for t in types]
+    )
+
+
+def argument_types(
+    asker: str, leaves: Sequence[Any], names: Sequence[str]
+) -> list[ArrayType]:
+    """The types of arguments, which may be only described."""
+    rows = zip(leaves, names, strict=True)
+    return [type_of(leaf, asker, name) for leaf, name in rows]
+
+
+def typeof(x: Any) -> ArrayType:
+    """The type of an array or number: shape, dtype and weakness.
+
+    >>> import fnx
+    >>> fnx.typeof(1.0)
+    f32[]*
+    """
+    return type_of(x, "typeof", "the argument")
+
+
+@errors.api_boundary
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of what a function returns, without computing it.
+
+    Arguments are arrays, numbers or `ShapeDtypeStruct`, in trees; the result is a tree
+    of `ShapeDtypeStruct`. Raises what the function raises for such arguments.
+
+    >>> import fnx
+    >>> fnx.eval_shape(lambda x: x * 2, fnx.ShapeDtypeStruct((3,), "float32"))
+    ShapeDtypeStruct(shape=(3,), dtype=float32)
+    """
+    check_callable("eval_shape", fun)
+    leaves, treedef = tree.flatten((args, kwargs))
+    names = call_names(fun, args, kwargs)
+
+    def run(values: Sequence[Any]) -> Any:
+        inner, named = treedef.unflatten(values)
+        return fun(*inner, **named)
+
+    types = argument_types("eval_shape", leaves, names)
+    traced = trace_tree(run, types, asker="eval_shape", names=names)
+    return structs(traced.out_tree, traced.out_types)
+
+
+def make_jaxpr(
+    fun: Callable[..., Any], static_argnums: Nums = (), return_shape: bool = False
+) -> Callable[..., Any]:
+    """A function that gives the traced program of `fun` for its arguments.
+
+    The program's inputs are the arrays that `fun` captures, then the leaves of the
+    arguments, which may be `ShapeDtypeStruct`. With `return_shape` the result is the
+    program and the shapes of the result, as `eval_shape` gives them.
+
+    >>> import fnx
+    >>> fnx.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
+    { lambda a:f32[]* b:f32[]*. let
+        c:f32[]* = mul a b
+      in (c,) }
+    """
+    check_callable("make_jaxpr", fun)
+    options = read_options("make_jaxpr", fun, static_argnums)
+
+    def program_of(*args: Any, **kwargs: Any) -> Any:
+        call = options.divide(args, kwargs)
+        leaves, treedef = tree.flatten((call.args, call.kwargs))
+        names = call_names(fun, *call.shown())
+
+        def run(values: Sequence[Any]) -> Any:
+            full, named = call.joined(*treedef.unflatten(values))
+            return fun(*full, **named)
+
+        types = argument_types("make_jaxpr", leaves, names)
+        traced = trace_tree(run, types, asker="make_jaxpr", names=names)
+        shapes = structs(traced.out_tree, traced.out_types)
+        return (traced.program, shapes) if return_shape else traced.program
+
+    return errors.api_boundary(functools.wraps(fun)(program_of))
+
+
+# ---------------------------------------------------------------- stages of jit
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A jitted function traced for one signature: what `jit(f).trace(...)` gives.
+
+    The program's inputs are the `captured` arrays, then the leaves of the arguments.
+    """
+
+    name: str
+    program: Program
+    captured: tuple[Array, ...]
+    in_tree: PyTreeDef
+    out_tree: PyTreeDef
+
+    @property
+    def jaxpr(self) -> Program:
+        """The program, under JAX's name."""
+        return self.program
+
+    @property
+    def out_info(self) -> Any:
+        """The shapes and dtypes of the result."""
+        return structs(self.out_tree, self.program.output_types)
+
+    def lower(self) -> Lowered:
+        """The program for the compiler."""
+        return Lowered(self)
+
+
+FORMS = ("program", "plan", "kernel")
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
+
+    staged: Staged
+
+    @property
+    def out_info(self) -> Any:
+        """The shapes and dtypes of the result."""
+        return self.staged.out_info
+
+    def as_text(self, form: str = "program") -> str:
+        """One form of the program: "program", "plan" or "kernel".
+
+        Raises `OptionError` for a form that there is not.
+        """
+        if form not in FORMS:
+            known = ", ".join(map(repr, FORMS))
+            raise errors.OptionError(f"as_text has the forms {known}; got {form!r}.")
+        if form == "program":
+            return str(self.staged.program)
+        plan = plan_program(self.staged.program)
+        if form == "plan":
+            return str(plan)
+        return "\n\n".join(str(kernel) for kernel in plan.kernels)
+
+    def compile(self) -> Compiled:
+        """The compiled function, for arguments of exactly these types."""
+        return Compiled(self.staged)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A function compiled for one signature; called with its dynamic arguments."""
+
+    staged: Staged
+
+    @errors.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; raises for arguments of another structure or type."""
+        staged = self.staged
+        leaves, found = tree.flatten((args, kwargs))
+        if found != staged.in_tree:
+            lines = tree.difference(
+                staged.in_tree, found, first="the compiled function", second="the call"
+            )
+            raise errors.TreeError(f"{staged.name}: other arguments:\n  {lines}")
+        arrays = [as_array(x, staged.name, "an argument") for x in leaves]
+        wanted = staged.program.input_types[len(staged.captured) :]
+        for x, type in zip(arrays, wanted, strict=True):
+            if (x.shape, x.dtype) != (type.shape, type.dtype):
+                raise errors.ArgumentError(
+                    f"{staged.name} was compiled for {type}, and was called with "
+                    f"{x.type}."
+                )
+        inputs: Any = [*staged.captured, *arrays]
+        results = executable_for(staged.program).run(inputs)
+        return staged.out_tree.unflatten(results)
+
+
+__all__ = [
+    "Compiled",
+    "Lowered",
+    "ShapeDtypeStruct",
+    "Staged",
+    "argument_types",
+    "eval_shape",
+    "make_jaxpr",
+    "structs",
+    "typeof",
+]

@@ -1,0 +1,310 @@
+"""jit: a function that is traced once for each signature and runs compiled.
+
+Receives a function and which arguments are static; gives a `Jitted`, whose call is a
+dictionary lookup (`_signature`) and one executable. Inside another trace it becomes a
+`call` equation. Arrays that the function captures are kept as inputs of the program,
+never written into it. Next on the walk: `custom.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fnx import errors, tree
+from fnx.api.arguments import (
+    as_array,
+    call_names,
+    check_callable,
+    name_of,
+    trace_tree,
+)
+from fnx.api.inspect import Lowered, Staged, argument_types
+from fnx.api.static import (
+    Divided,
+    Names,
+    Nums,
+    Options,
+    check_hashable,
+    read_options,
+)
+from fnx.config import config
+from fnx.control.call import call
+from fnx.core.array import Array
+from fnx.core.axes import bound_axes
+from fnx.core.program import Program
+from fnx.core.trace import Tracer, tracing
+from fnx.core.types import ArrayType
+from fnx.dtypes import default_bits
+from fnx.runtime.array import ConcreteArray
+from fnx.runtime.executable import Executable, executable_for
+from fnx.tree import PyTreeDef
+
+# A function called with ever new shapes must not fill the memory.
+CACHE_SIZE = 4096
+
+_disabled: ContextVar[bool] = ContextVar("fnx_jit_disabled", default=False)
+
+
+class CacheInfo(NamedTuple):
+    """How often a jitted function was called with a known signature, and how not."""
+
+    hits: int
+    misses: int
+    maxsize: int
+    currsize: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one signature came to: the program and what it captured.
+
+    `donated` marks the inputs that are deleted after the call.
+    """
+
+    program: Program
+    captured: tuple[Array, ...]
+    out_tree: PyTreeDef
+    donated: tuple[bool, ...]
+
+    @property
+    def executable(self) -> Executable:
+        """The program, compiled; equal programs share it."""
+        return executable_for(self.program)
+
+
+class Jitted:
+    """A function under `jit`; called like the function itself."""
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+        self._entries: dict[Any, Entry] = {}
+        self._hits = self._misses = 0
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {name_of(self._function)}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result, by the program of this call's signature."""
+        if _disabled.get():
+            return self._function(*args, **kwargs)
+        divided = self._options.divide(args, kwargs)
+        leaves, treedef = tree.flatten(divided[:2])
+        key = self._signature(divided, leaves, treedef)
+        try:
+            entry = self._entries.get(key)
+        except TypeError:
+            check_hashable(self._asker, divided)
+            raise
+        if entry is None:
+            return self._first_call(key, divided, leaves, treedef)
+        self._hits += 1
+        return self._apply(entry, leaves)
+
+    def _signature(
+        self, divided: Divided, leaves: list[Any], treedef: PyTreeDef
+    ) -> Any:
+        """What the traced program depends on; makes arrays of the leaves."""
+        for i, leaf in enumerate(leaves):
+            if leaf.__class__ is not ConcreteArray:
+                leaves[i] = self._array(divided, leaf, i)
+        return (
+            treedef,
+            tuple([leaf.type for leaf in leaves]),
+            divided.key,
+            default_bits(),
+            config.strong_zero,
+            bound_axes(),
+        )
+
+    def _array(self, divided: Divided, leaf: Any, index: int) -> Array:
+        # The name costs more than the conversion: only for what may raise.
+        plain = isinstance(leaf, Array | float | bool | complex)
+        name = "" if plain else call_names(self._function, *divided.shown())[index]
+        fix = "name it in static_argnames if it is an option of the function"
+        return as_array(leaf, self._asker, name, fix)
+
+    @property
+    def _asker(self) -> str:
+        return f"jit of {name_of(self._function)}"
+
+    @errors.api_boundary
+    def _first_call(
+        self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
+    ) -> Any:
+        entry = self._trace(divided, [leaf.type for leaf in leaves], treedef)
+        self._misses += 1
+        # What captured tracers of an outer trace is good for this call only.
+        if not any(isinstance(value, Tracer) for value in entry.captured):
+            while len(self._entries) >= CACHE_SIZE:
+                del self._entries[next(iter(self._entries))]
+            self._entries[key] = entry
+        return self._apply(entry, leaves)
+
+    def _trace(
+        self, divided: Divided, leaf_types: Sequence[ArrayType], treedef: PyTreeDef
+    ) -> Entry:
+        """Traces the function for one signature."""
+        names = call_names(self._function, *divided.shown())
+
+        def run(leaves: Sequence[Any]) -> Any:
+            args, kwargs = divided.joined(*treedef.unflatten(leaves))
+            return self._function(*args, **kwargs)
+
+        traced = trace_tree(run, leaf_types, asker=self._asker, names=names)
+        kept = (False,) * len(traced.captured)
+        donated = kept + self._options.donated(divided)
+        return Entry(traced.program, traced.captured, traced.out_tree, donated)
+
+    def _apply(self, entry: Entry, leaves: Sequence[Array]) -> Any:
+        """Runs the program, or records a `call` of it into the current trace."""
+        if True in entry.donated:
+            self._check_donated(entry, leaves)
+        if tracing():
+            results = call(
+                *entry.captured,
+                *leaves,
+                program=entry.program,
+                name=name_of(self._function),
+            )
+        else:
+            arrays: Any = [*entry.captured, *leaves]
+            results = entry.executable.run(arrays)
+            self._delete_donated(entry, arrays, results)
+        return entry.out_tree.unflatten(results)
+
+    def _check_donated(self, entry: Entry, leaves: Sequence[Array]) -> None:
+        """Raises where the memory of an array would be given away and kept."""
+        arrays = [*entry.captured, *leaves]
+        rows = list(zip(arrays, entry.donated, strict=True))
+        for x in [x for x, donated in rows if donated]:
+            if sum(x is other for other in arrays) > 1:
+                raise errors.ArgumentError(
+                    errors.explain(
+                        f"{self._asker}: an array of type {x.type} is donated",
+                        "the same array is another argument of the call, or captured",
+                        "pass a copy, or do not donate it",
+                    )
+                )
+
+    def _delete_donated(
+        self, entry: Entry, arrays: Sequence[Any], results: Sequence[Any]
+    ) -> None:
+        """Gives the memory of donated arrays back, but where an output is a view of it."""
+        if True not in entry.donated:
+            return
+        held = [np.asarray(result) for result in results]
+        for x, donated in zip(arrays, entry.donated, strict=True):
+            if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
+                x.delete()
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The program of a call and its compiled forms, without running it.
+
+        Arguments may be described by `ShapeDtypeStruct`.
+
+        >>> import fnx
+        >>> print(fnx.jit(lambda x: x + 1.0).lower(2.0).as_text("program"))
+        { lambda a:f32[]*. let
+            b:f32[]* = add a 1.0:f32[]*
+          in (b,) }
+        """
+        return self.trace(*args, **kwargs).lower()
+
+    @errors.api_boundary
+    def trace(self, *args: Any, **kwargs: Any) -> Staged:
+        """The traced program of a call, and the shapes of its result."""
+        divided = self._options.divide(args, kwargs)
+        leaves, treedef = tree.flatten(divided[:2])
+        names = call_names(self._function, *divided.shown())
+        leaf_types = argument_types(self._asker, leaves, names)
+        entry = self._trace(divided, leaf_types, treedef)
+        return Staged(
+            self._asker, entry.program, entry.captured, treedef, entry.out_tree
+        )
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the result, as `fnx.eval_shape`."""
+        return self.trace(*args, **kwargs).out_info
+
+    def cache_info(self) -> CacheInfo:
+        """Hits and misses of the signatures, and how many are kept."""
+        return CacheInfo(self._hits, self._misses, CACHE_SIZE, len(self._entries))
+
+    def clear_cache(self) -> None:
+        """Forgets every traced program of this function."""
+        self._entries.clear()
+        self._hits = self._misses = 0
+
+
+def jit(
+    fun: Any = None,
+    /,
+    *,
+    static_argnums: Nums = None,
+    static_argnames: Names = None,
+    donate_argnums: Nums = None,
+    donate_argnames: Names = None,
+) -> Any:
+    """Compiles a function.
+
+    The function is traced at the first call with new shapes, dtypes or static values,
+    and runs compiled from then on. It must compute with its arguments only: Python
+    sees tracers, so a branch on an argument's value raises `TracerValueError` (use
+    `fnx.numpy.where`, `fnx.lax.cond`, or make the argument static).
+
+    Options: `static_argnums` and `static_argnames` (integers and names, one or several)
+    choose arguments that are passed on as Python objects; they must be hashable, and a
+    new value, or an equal one of another type, is a new signature. `donate_argnums` and
+    `donate_argnames` choose arguments whose memory is given away: those arrays are
+    deleted after the call (`x.is_deleted()`), and using one raises. Without a function, gives a decorator.
+
+    The result has `lower`, `trace`, `eval_shape`, `cache_info`, `clear_cache`. Raises
+    `OptionError` for options that do not fit the function, `ArgumentError` for
+    arguments that are neither arrays nor static.
+
+    >>> import fnx
+    >>> @fnx.jit
+    ... def square(x):
+    ...     return x * x
+    >>> square(3.0)
+    Array(9., dtype=float32, weak_type=True)
+    """
+    given = static_argnums, static_argnames, donate_argnums, donate_argnames
+
+    def jitted(function: Callable[..., Any]) -> Jitted:
+        check_callable("jit", function)
+        return Jitted(function, read_options("jit", function, *given))
+
+    return jitted if fun is None else errors.api_boundary(jitted)(fun)
+
+
+@contextmanager
+def disable_jit(disable: bool = True) -> Iterator[None]:
+    """A context in which jitted functions run as plain Python, for debugging.
+
+    >>> import fnx
+    >>> with fnx.disable_jit():
+    ...     fnx.jit(lambda x: x if x > 0 else -x)(-2.0)
+    2.0
+    """
+    token = _disabled.set(disable)
+    try:
+        yield
+    finally:
+        _disabled.reset(token)
+
+
+__all__ = ["CacheInfo", "Jitted", "disable_jit", "jit"]

@@ -1,0 +1,88 @@
+"""`python -m fnx.demo digits`: trains a network and prints what happened.
+
+Receives options, prints a table; the exit status is 1 where something is missing or an
+option has a wrong value. The last file of the walk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx.demo import digits, report
+from fnx.errors import OptionError
+
+INSTALL = "python -m pip install scikit-learn tqdm"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demo that the command line names."""
+    options = _parser().parse_args(arguments)
+    try:
+        load_digits, bar = _dependencies()
+        print(_digits(options, load_digits, bar), flush=True)
+    except BrokenPipeError:  # `--show llvm | head`: nobody reads the rest
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ImportError, OptionError) as error:
+        print(f"fnx.demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _digits(options: argparse.Namespace, load_digits: Any, bar: Any) -> str:
+    data = digits.load_data(load_digits)
+    if options.show:
+        steps = digits.count_steps(data, options.batch, options.epochs)
+        step, example = digits.prepare(data, options.seed, steps, options.batch)
+        return report.stage_text(step, example, options.show)
+
+    def progress(stream: Any, total: int) -> Any:
+        return bar(stream, total=total, unit="step", disable=options.quiet)
+
+    run = digits.train(data, options.seed, options.epochs, options.batch, progress)
+    return report.table(run, len(data.test_images))
+
+
+def _dependencies() -> tuple[Any, Any]:
+    try:
+        # lazy: only the demo needs these two packages
+        from sklearn.datasets import load_digits  # lazy: see above
+        from tqdm import tqdm  # lazy: see above
+    except ImportError as error:
+        raise ImportError(f"{error}; the demo needs: {INSTALL}") from error
+    return load_digits, tqdm
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m fnx.demo", description=__doc__)
+    parser.add_argument(
+        "demo", choices=["digits"], help="a small network learns handwritten digits"
+    )
+    parser.add_argument("--seed", type=_at_least(0), default=0, help="default 0")
+    parser.add_argument("--epochs", type=_at_least(1), default=30, help="default 30")
+    parser.add_argument("--batch", type=_at_least(1), default=64, help="default 64")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--show", choices=report.STAGES, help="print the training step, do not train"
+    )
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no integer") from None
+        if number < least:
+            raise argparse.ArgumentTypeError(f"must be {least} or more, got {number}")
+        return number
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""Counts and places by value: nonzero, unique, isin, bincount, interp, diff.
+
+Functions whose result has a size that depends on the values (`nonzero`, `unique`) need
+known values, or `size=...`. Receives arrays, gives arrays. Next on the walk:
+`statistics.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.numpy import ufuncs
+from fnx.numpy.choices import choose_where, truth
+from fnx.numpy.indexing import get
+from fnx.numpy.joining import concatenate
+from fnx.numpy.mathematics import remainder
+from fnx.numpy.operands import (
+    ArrayLike,
+    as_array,
+    axis_index,
+    broadcast,
+    cast,
+    inexact_dtype,
+)
+from fnx.numpy.reductions import any, cumsum, sum
+from fnx.numpy.shaping import expand_dims, moveaxis, ravel, reshape
+from fnx.numpy.sorting import argsort, searchsorted
+from fnx.numpy.taking import take
+from fnx.ops import parts
+from fnx.ops.arithmetic import add, mul, select, sub
+from fnx.ops.elementwise import div, lt
+from fnx.ops.elementwise import max as larger
+from fnx.ops.elementwise import min as smaller
+from fnx.ops.gather import POINTS, points
+from fnx.ops.scatter import scatter_add
+from fnx.ops.shape import full, iota, part_of
+from fnx.runtime.array import from_numpy
+
+
+def _known(function: str, x: Array) -> np.ndarray:
+    try:
+        return np.asarray(x)
+    except errors.TracerValueError as error:
+        raise errors.TracerValueError(
+            f"{function}: the size of the result depends on the values: {error}\n"
+            "  Call it outside of the transformed function, or give size=... where the "
+            "function has it."
+        ) from None
+
+
+def nonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Array, ...]:
+    """The places of the elements that are not 0, an array for each axis.
+
+    With `size` the result has that many, the missing ones are `fill_value` (or 0), and
+    the values may be traced.
+
+    >>> nonzero(np.array([0, 5, 0, 7]))[0].tolist()
+    [1, 3]
+    """
+    x = as_array("nonzero", a)
+    if not x.ndim:
+        raise errors.ShapeError("nonzero: an array of rank 0 has no places")
+    mask = truth("nonzero", x)
+    if size is None:
+        found = _known("nonzero", mask).nonzero()
+        return tuple([from_numpy(i.astype(dtypes.default_int())) for i in found])
+    return _nonzero_of_size(mask, size, fill_value)
+
+
+def _nonzero_of_size(mask: Array, size: int, fill_value: Any) -> tuple[Array, ...]:
+    dtype = dtypes.default_int()
+    flat = cast(ravel(mask), dtype)
+    # The i-th place is the first where i + 1 elements have been met.
+    wanted = iota(shape=(size,), dtype=dtype, axis=0)
+    place = searchsorted(cumsum(flat), wanted, side="right")
+    there = lt(wanted, broadcast(sum(flat), (size,)))
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * mask.ndim
+    found = []
+    rest = place
+    for n, fill in zip(mask.shape[::-1], fills[::-1], strict=True):
+        i = sub(rest, mul(div(rest, n), n)) if n else rest
+        rest = div(rest, n) if n else rest
+        found.append(cast(choose_where(there, i, 0 if fill is None else fill), dtype))
+    return tuple(found[::-1])
+
+
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """X where the condition holds, y elsewhere; all three are broadcast.
+
+    The branch that is not chosen gets gradient 0, even where its derivative is infinite
+    or NaN. With the condition alone this is `nonzero(condition)`.
+
+    >>> where(np.array([True, False]), 1.0, 2.0).tolist()
+    [1.0, 2.0]
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise errors.ArgumentError("where takes both x and y, or neither")
+    if size is not None or fill_value is not None:
+        raise errors.ArgumentError("where: size and fill_value go without x and y")
+    return choose_where(condition, x, y)
+
+
+def flatnonzero(
+    a: ArrayLike, *, size: int | None = None, fill_value: Any = None
+) -> Array:
+    """The places in the flattened array of the elements that are not 0."""
+    return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: Any = None) -> Array:
+    """The places of the elements that are not 0, one a row."""
+    x = as_array("argwhere", a)
+    columns = nonzero(x, size=size, fill_value=fill_value)
+    return moveaxis(_stacked(columns), 0, -1)
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    from_rows = [reshape(x, (1, x.size)) for x in arrays]
+    return concatenate(from_rows, 0)
+
+
+def unique(
+    ar: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The different elements, sorted; the values must be known.
+
+    Optionally also the place of the first of each, for each element its place among
+    them, and how often each occurs. `size` cuts the result or fills it up with
+    `fill_value` (by default the smallest element).
+
+    >>> unique(np.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    x = as_array("unique", ar)
+    values = _known("unique", x)
+    found = np.unique(values, True, True, True, axis=axis, equal_nan=equal_nan)
+    first, *rest = found
+    dtype = dtypes.default_int()
+    rest = [part.astype(dtype) for part in rest]
+    if size is not None:
+        first = _sized(first, size, axis or 0, fill_value)
+        rest[0] = _sized(rest[0], size, 0, None)
+        rest[2] = _sized(rest[2], size, 0, 0)
+    wanted = [return_index, return_inverse, return_counts]
+    parts = [
+        from_numpy(np.array(part)) for part, w in zip(rest, wanted, strict=True) if w
+    ]
+    result = from_numpy(np.array(first))
+    return (result, *parts) if parts else result
+
+
+def _sized(values: np.ndarray, size: int, axis: int, fill_value: Any) -> np.ndarray:
+    values = np.take(values, range(min(size, values.shape[axis])), axis)
+    missing = size - values.shape[axis]
+    if not missing:
+        return values
+    fill = np.take(values, [0], axis) if fill_value is None else fill_value
+    shape = (*values.shape[:axis], missing, *values.shape[axis + 1 :])
+    filling = np.broadcast_to(np.asarray(fill, values.dtype), shape)
+    return np.concatenate([values, filling], axis)
+
+
+def isin(
+    element: ArrayLike,
+    test_elements: ArrayLike,
+    assume_unique: bool = False,
+    invert: bool = False,
+) -> Array:
+    """Whether each element is one of the others.
+
+    >>> isin(np.array([1, 2]), np.array([2, 3])).tolist()
+    [False, True]
+    """
+    x, others = as_array("isin", element), ravel(as_array("isin", test_elements, 1))
+    shape = (*x.shape, others.size)
+    wide = broadcast(expand_dims(x, x.ndim), shape)
+    found = any(ufuncs.equal(wide, broadcast(others, shape)), -1)
+    return parts.not_(found) if invert else found
+
+
+def bincount(
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
+    minlength: int = 0,
+    *,
+    length: int | None = None,
+) -> Array:
+    """How often each of 0, 1, 2, … occurs, or the sum of the weights where it does.
+
+    Without `length` the values must be known; numbers out of range are left out.
+
+    >>> bincount(np.array([0, 2, 2])).tolist()
+    [1, 0, 2]
+    """
+    values = as_array("bincount", x)
+    if values.ndim != 1 or not dtypes.is_integer(values.dtype):
+        raise errors.ShapeError(
+            f"bincount takes a vector of integers, got {values.type}"
+        )
+    if length is None:
+        known = _known("bincount", values)
+        length = max(minlength, int(known.max(initial=-1)) + 1)
+    ones = full(values.shape, dtypes.default_int(), 1)
+    amounts = ones if weights is None else as_array("bincount", weights, 1)
+    start = full((length,), amounts.dtype, 0)
+    places = select(lt(values, 0), length, values)
+    column = reshape(places, (values.size, 1))
+    return scatter_add(start, column, amounts, dims=POINTS, mode="fill")
+
+
+def interp(
+    x: ArrayLike,
+    xp: ArrayLike,
+    fp: ArrayLike,
+    left: ArrayLike | None = None,
+    right: ArrayLike | None = None,
+    period: ArrayLike | None = None,
+) -> Array:
+    """The values at x of the broken line through the points (xp, fp), xp ascending.
+
+    Outside it is constant (or `left` and `right`); with `period` it is periodic.
+
+    >>> interp(1.5, np.array([1.0, 2.0]), np.array([10.0, 20.0])).item()
+    15.0
+    """
+    at, places, values = _broken_line(x, xp, fp)
+    if period is not None:
+        at, places, values = _periodic(at, places, values, period)
+    n = places.size
+    above = larger(
+        smaller(searchsorted(places, at, side="right"), n - 1), min(1, n - 1)
+    )
+    below = larger(sub(above, 1), 0)
+    x0, x1 = points(places, below), points(places, above)
+    y0, y1 = points(values, below), points(values, above)
+    width = sub(x1, x0)
+    share = div(sub(at, x0), select(ufuncs.equal(width, 0), 1, width))
+    line = add(y0, mul(share, sub(y1, y0)))
+    line = select(ufuncs.equal(width, 0), y0, line)
+    if period is not None:
+        return line
+    first, last = get(places, 0), get(places, -1)
+    lowest = get(values, 0) if left is None else left
+    highest = get(values, -1) if right is None else right
+    line = choose_where(ufuncs.less(at, first), lowest, line)
+    return choose_where(ufuncs.greater(at, last), highest, line)
+
+
+def _broken_line(x: Any, xp: Any, fp: Any) -> tuple[Array, Array, Array]:
+    """The three arguments of `interp` in one floating-point dtype."""
+    many = [as_array("interp", value, i) for i, value in enumerate((x, xp, fp))]
+    if many[1].ndim != 1 or many[1].shape != many[2].shape or not many[1].size:
+        raise errors.ShapeError(
+            f"interp: xp {many[1].type} and fp {many[2].type} must be vectors of the "
+            "same size"
+        )
+    dtype = dtypes.promote(*[(value.dtype, value.weak_type) for value in many])[0]
+    dtype = inexact_dtype(dtype)
+    return cast(many[0], dtype), cast(many[1], dtype), cast(many[2], dtype)
+
+
+def _periodic(x: Array, places: Array, values: Array, period: Any) -> tuple[Array, ...]:
+    """The arguments brought into one period, with a point added at either end."""
+    from_zero = remainder(x, period)
+    inside = remainder(places, period)
+    order = argsort(inside)
+    inside, values = take(inside, order, 0), take(values, order, 0)
+    last, first = (
+        part_of(inside, 0, inside.size - 1, inside.size),
+        part_of(inside, 0, 0, 1),
+    )
+    places = concatenate(
+        [ufuncs.subtract(last, period), inside, ufuncs.add(first, period)]
+    )
+    ends = part_of(values, 0, values.size - 1, values.size), part_of(values, 0, 0, 1)
+    return from_zero, places, concatenate([ends[0], values, ends[1]])
+
+
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: int = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+) -> Array:
+    """The n-th differences of neighbours along an axis.
+
+    >>> diff(np.array([1, 4, 9])).tolist()
+    [3, 5]
+    """
+    x = as_array("diff", a)
+    place = axis_index("diff", axis, x.ndim)
+    ends = [_end(x, value, place) for value in (prepend, append)]
+    row = [ends[0], x, ends[1]]
+    x = concatenate([part for part in row if part is not None], place)
+    for _ in range(n):
+        size = x.shape[place]
+        later = part_of(x, place, min(1, size), size)
+        x = _difference(later, part_of(x, place, 0, max(size - 1, 0)))
+    return x
+
+
+def _difference(x: Array, y: Array) -> Array:
+    """X - y, or whether they differ, of booleans."""
+    if dtypes.is_bool(x.dtype):
+        return ufuncs.not_equal(x, y)
+    return sub(x, y)
+
+
+def _end(x: Array, value: ArrayLike | None, axis: int) -> Array | None:
+    if value is None:
+        return None
+    end = as_array("diff", value)
+    if end.ndim:
+        return end
+    return broadcast(end, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))

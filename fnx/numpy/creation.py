@@ -1,0 +1,306 @@
+"""Making arrays: from Python and NumPy values, filled, counted.
+
+Receives values, shapes and dtypes, gives arrays. Explicit dtypes are honoured without
+any flag: NumPy's float64 stays float64. Python scalars become the default dtypes
+(32 bit unless `fnx.default_dtypes(64)`). Next on the walk: `grids.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.core.program import Literal
+from fnx.core.trace import constant, tracing
+from fnx.numpy.operands import (
+    ArrayLike,
+    DTypeLike,
+    Shape,
+    as_array,
+    broadcast,
+    cast,
+    is_scalar,
+    literal,
+    own,
+    pair,
+    shape_tuple,
+)
+from fnx.ops.arithmetic import add, mul
+from fnx.ops.shape import broadcast_in_dim, concatenate, iota, reshape
+from fnx.runtime.array import from_numpy
+
+# ---------------------------------------------------------------- from values
+
+
+def array(
+    object: Any,
+    dtype: DTypeLike = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+) -> Array:
+    """An array of the elements of nested lists, a NumPy array, an array or a scalar.
+
+    Shape and dtype are those of the value: NumPy dtypes are kept, Python numbers take
+    the defaults (a scalar alone is weakly typed). Raises `DTypeError` for elements that
+    are no numbers, `ShapeError` for ragged lists. Memory is always row-major and never
+    shared with a NumPy array, so `copy` and `order` make no difference.
+
+    >>> array([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    >>> array(np.arange(2.0)).dtype
+    dtype('float64')
+    """
+    if order not in ("K", "A", "C", None):
+        raise errors.OptionError(f"array: memory is row-major, order={order!r} is not")
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    found = _array(object, wanted)
+    missing = ndmin - found.ndim
+    return reshape(found, shape=(1,) * missing + found.shape) if missing > 0 else found
+
+
+def asarray(
+    a: Any,
+    dtype: DTypeLike = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+) -> Array:
+    """The value as an array, itself if it is one of that dtype; else as `array`.
+
+    >>> asarray(1.5)
+    Array(1.5, dtype=float32, weak_type=True)
+    """
+    if isinstance(a, Array) and dtype is None:
+        return a
+    if copy is False and not isinstance(a, Array):
+        raise errors.OptionError(
+            f"asarray: copy=False, but {type(a).__name__} must be copied: it can change"
+        )
+    return array(a, dtype, order=order)
+
+
+def copy(a: ArrayLike, order: str | None = None) -> Array:
+    """The array itself: arrays never change, so no copy is ever needed."""
+    return asarray(a, order=order)
+
+
+def astype(x: ArrayLike, dtype: DTypeLike, copy: bool = False) -> Array:
+    """The array converted to a dtype (`None`: the default float).
+
+    Floats become integers towards zero, saturating at the ends, NaN gives 0; complex
+    ones lose their imaginary part; anything but 0 is True.
+
+    >>> astype(array([1.7, -1.7]), "int8")
+    Array([ 1, -1], dtype=int8)
+    """
+    wanted = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    return cast(as_array("astype", x), wanted)
+
+
+def from_dlpack(x: Any) -> Array:
+    """An array that shares the memory of another library's CPU array.
+
+    Nobody may write to that memory afterwards.
+
+    >>> from_dlpack(np.arange(3, dtype="int32"))
+    Array([0, 1, 2], dtype=int32)
+    """
+    return from_numpy(np.from_dlpack(x).view())
+
+
+def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
+    if isinstance(value, Array):
+        return value if dtype is None else cast(value, dtype)
+    if is_scalar(value):
+        found = Literal(value) if dtype is None else literal(value, dtype, False)
+        return constant(found)
+    if isinstance(value, list | tuple):
+        return _from_list(value, dtype)
+    if value is None:
+        raise errors.ArgumentError("array: None is no value of an array")
+    data = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
+    found_array = own(data)
+    return found_array if dtype is None else cast(found_array, dtype)
+
+
+def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
+    leaves = {leaf.__class__: leaf for leaf in _leaves(value)}
+    if any(issubclass(kind, Array) for kind in leaves) and tracing():
+        parts = [_array(item, None) for item in value]
+        found, _weak = dtypes.promote(*[pair(part) for part in parts])
+        return _stacked(parts, dtype or found)
+    if dtype is None:
+        dtype = _leaf_dtype(value, leaves)
+    try:
+        return from_numpy(np.array(value, dtype, order="C"))
+    except ValueError as error:
+        raise errors.ShapeError(
+            f"array: the nested lists are ragged: {error}"
+        ) from None
+
+
+def _leaf_dtype(value: Any, kinds: dict[type, Any]) -> np.dtype[Any]:
+    """The dtype that numbers in nested lists have together."""
+    if not kinds:
+        return dtypes.default_float()
+    if all(is_scalar(leaf) for leaf in kinds.values()):
+        pairs = {pair(leaf) for leaf in kinds.values()}
+    else:
+        pairs = {_leaf_pair(leaf) for leaf in _leaves(value)}
+    return dtypes.promote(*pairs)[0]
+
+
+def _leaf_pair(leaf: Any) -> tuple[np.dtype[Any], bool]:
+    if isinstance(leaf, Array) or is_scalar(leaf):
+        return pair(leaf)
+    return dtypes.as_dtype(np.asarray(leaf).dtype), False
+
+
+def _leaves(value: Sequence[Any]) -> Iterator[Any]:
+    """The innermost items of nested lists."""
+    for item in value:
+        if isinstance(item, list | tuple):
+            yield from _leaves(item)
+        else:
+            yield item
+
+
+def _stacked(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    shape = parts[0].shape
+    if any(part.shape != shape for part in parts):
+        types = ", ".join(str(part.type) for part in parts)
+        raise errors.ShapeError(f"array: the nested lists are ragged: {types}")
+    rows = [reshape(cast(part, dtype), shape=(1, *shape)) for part in parts]
+    return concatenate(*rows, axis=0)
+
+
+# ---------------------------------------------------------------- filled
+
+
+def full(shape: Any, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+    """An array of that shape with all elements equal to `fill_value`.
+
+    The fill value may be an array that is broadcast to the shape; the dtype is its own
+    unless given.
+
+    >>> full((2,), 7)
+    Array([7, 7], dtype=int32, weak_type=True)
+    """
+    return _filled("full", shape_tuple("full", shape), fill_value, dtype)
+
+
+def zeros(shape: Any, dtype: DTypeLike = None) -> Array:
+    """Zeros of that shape, of the default float dtype unless given.
+
+    >>> zeros((2, 2), "int8")
+    Array([[0, 0],
+           [0, 0]], dtype=int8)
+    """
+    return _constants("zeros", shape, dtype, 0)
+
+
+def ones(shape: Any, dtype: DTypeLike = None) -> Array:
+    """Ones of that shape, of the default float dtype unless given.
+
+    >>> ones(3)
+    Array([1., 1., 1.], dtype=float32)
+    """
+    return _constants("ones", shape, dtype, 1)
+
+
+def empty(shape: Any, dtype: DTypeLike = None) -> Array:
+    """The same as `zeros`: nothing could be written into an empty array."""
+    return _constants("empty", shape, dtype, 0)
+
+
+def zeros_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+    """Zeros of the shape and dtype of another array, unless given.
+
+    >>> zeros_like(array([1, 2]))
+    Array([0, 0], dtype=int32)
+    """
+    return _alike("zeros_like", a, 0, dtype, shape)
+
+
+def ones_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+    """Ones of the shape and dtype of another array, unless given."""
+    return _alike("ones_like", a, 1, dtype, shape)
+
+
+def empty_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+    """The same as `zeros_like`."""
+    return _alike("empty_like", a, 0, dtype, shape)
+
+
+def full_like(
+    a: Any, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Any = None
+) -> Array:
+    """An array of the shape and dtype of another one, unless given, all `fill_value`.
+
+    >>> full_like(ones(2), 3)
+    Array([3., 3.], dtype=float32)
+    """
+    return _alike("full_like", a, fill_value, dtype, shape)
+
+
+def _constants(function: str, shape: Any, dtype: DTypeLike, value: int) -> Array:
+    found = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    sizes = shape_tuple(function, shape)
+    return broadcast_in_dim(literal(value, found, False), shape=sizes, dims=())
+
+
+def _filled(
+    function: str, shape: Shape, value: Any, dtype: DTypeLike, weak: bool = False
+) -> Array:
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if is_scalar(value):
+        found = Literal(value) if wanted is None else literal(value, wanted, weak)
+        return broadcast_in_dim(found, shape=shape, dims=())
+    filling = as_array(function, value, 1)
+    return broadcast(filling if wanted is None else cast(filling, wanted, weak), shape)
+
+
+def _alike(function: str, a: Any, value: Any, dtype: DTypeLike, shape: Any) -> Array:
+    if not (hasattr(a, "shape") and hasattr(a, "dtype")):
+        a = as_array(function, a)
+    weak = dtype is None and getattr(a, "weak_type", False)
+    sizes = tuple(a.shape) if shape is None else shape_tuple(function, shape)
+    return _filled(function, sizes, value, a.dtype if dtype is None else dtype, weak)
+
+
+# ---------------------------------------------------------------- counted
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike = None
+) -> Array:
+    """Evenly spaced values in [start, stop), as Python's range; the bounds are known.
+
+    Integers give the default int, floats the default float; other dtypes are kept.
+
+    >>> arange(2, 8, 2)
+    Array([2, 4, 6], dtype=int32)
+    """
+    bounds = [x for x in (start, stop, step) if x is not None]
+    if dtype is None:
+        pairs = [pair(as_array("arange", x, i)) for i, x in enumerate(bounds)]
+        found = dtypes.promote(*pairs)[0]
+    else:
+        found = dtypes.as_dtype(dtype)
+    values = [x if is_scalar(x) else np.asarray(x)[()] for x in bounds]
+    if stop is None:
+        values = [0, values[0], *values[1:]]
+    if not dtypes.is_integer(found):
+        return from_numpy(np.arange(*values).astype(found))
+    first, last, stride = [*values, 1][:3]
+    size = max(0, -int((first - last) // stride))
+    counted = iota(shape=(size,), dtype=found, axis=0)
+    if stride != 1:
+        counted = mul(counted, int(stride))
+    return counted if first == 0 else add(counted, int(first))

@@ -1,0 +1,123 @@
+"""fnx.numpy.linalg: norms and products of matrices.
+
+Receives arrays, gives arrays; names and meaning are those of `jax.numpy.linalg`.
+Next on the walk: `methods.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.numpy import reductions
+from fnx.numpy.contractions import (
+    cross,
+    matmul,
+    outer,
+    tensordot,
+    vecdot,
+)
+from fnx.numpy.grids import diagonal
+from fnx.numpy.mathematics import absolute, conj, power, real, root
+from fnx.numpy.operands import ArrayLike, as_array, axes_tuple, cast, inexact_dtype
+from fnx.numpy.reductions import Axis
+from fnx.numpy.shaping import matrix_transpose, ravel, reshape
+from fnx.numpy.ufuncs import multiply, not_equal
+
+__all__ = [
+    "cross",
+    "diagonal",
+    "matmul",
+    "matrix_norm",
+    "matrix_transpose",
+    "norm",
+    "outer",
+    "tensordot",
+    "vecdot",
+    "vector_norm",
+]
+
+
+def norm(
+    x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
+) -> Array:
+    """The norm of vectors (one axis) or matrices (two axes).
+
+    `ord`: of vectors `None` or 2 (Euclidean), 1, inf, -inf, 0 (the number of elements
+    that are not 0), or any other p; of matrices `None` or "fro", 1, -1, inf, -inf.
+    Without `ord` and `axis` all elements count. The gradient at 0 is 0.
+
+    >>> import numpy as np
+    >>> norm(np.array([3.0, 4.0])).item()
+    5.0
+    """
+    array = as_array("norm", x)
+    array = cast(array, inexact_dtype(array.dtype))
+    if axis is None and ord is None:
+        value = _euclidean(ravel(array), (0,), False)
+        return reshape(value, (1,) * array.ndim) if keepdims else value
+    axes = axes_tuple("norm", axis, array.ndim)
+    if len(axes) == 1:
+        return _vector_norm(array, ord, axes, keepdims)
+    if len(axes) == 2:
+        return _matrix_norm(array, ord, axes, keepdims)
+    raise errors.AxisError(f"norm: ord={ord!r} needs one or two axes, got axis={axis}")
+
+
+def vector_norm(
+    x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
+) -> Array:
+    """The norm of all elements over axes, as of one vector; `ord` as in `norm`."""
+    array = as_array("vector_norm", x)
+    array = cast(array, inexact_dtype(array.dtype))
+    axes = axes_tuple("vector_norm", axis, array.ndim)
+    return _vector_norm(array, ord, axes, keepdims)
+
+
+def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """The norm of matrices over the last two axes; `ord` as in `norm`."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+def _euclidean(x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
+    square = multiply(x, x)
+    if dtypes.is_complex(x.dtype):
+        square = real(multiply(x, conj(x)))
+    return root(reductions.sum(square, axes, keepdims=keepdims))
+
+
+def _vector_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if ord is None or ord == 2:
+        return _euclidean(x, axes, keepdims)
+    if ord == math.inf:
+        return reductions.max(absolute(x), axes, keepdims=keepdims)
+    if ord == -math.inf:
+        return reductions.min(absolute(x), axes, keepdims=keepdims)
+    if ord == 0:
+        count = reductions.sum(not_equal(x, 0), axes, keepdims=keepdims)
+        return cast(count, dtypes.real_dtype(x.dtype))
+    if ord == 1:
+        return reductions.sum(absolute(x), axes, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise errors.OptionError(f"norm: ord={ord!r} is no norm of vectors")
+    total = reductions.sum(power(absolute(x), ord), axes, keepdims=keepdims)
+    return power(total, 1 / ord)
+
+
+def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if ord in (None, "fro", "f"):
+        return _euclidean(x, axes, keepdims)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise errors.OptionError(
+            f"norm: ord={ord!r} of matrices is none of 'fro', 1, -1, inf, -inf"
+        )
+    # The sums of the columns (1) or of the rows (inf), of which the largest counts.
+    first, second = axes if abs(ord) == 1 else axes[::-1]
+    sums = reductions.sum(absolute(x), first, keepdims=True)
+    best = reductions.max if ord > 0 else reductions.min
+    value = best(sums, second, keepdims=True)
+    if keepdims:
+        return value
+    return reshape(value, [n for i, n in enumerate(x.shape) if i not in axes])

@@ -1,0 +1,250 @@
+"""The operators, methods and properties of arrays, installed by importing this.
+
+Receives nothing: `x + y` calls `add(x, y)`, `x.sum()` calls `sum(x)`, `x[i]` reads by
+`indexing.py`, `x.at[i]` is in `updating.py`. Arrays never change, so `x[i] = v` raises
+with the right way to say it. Next on the walk: `fnx/lax`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array, install
+from fnx.core.trace import Tracer
+from fnx.numpy import (
+    contractions,
+    counting,
+    creation,
+    grids,
+    indexing,
+    joining,
+    mathematics,
+    reductions,
+    shaping,
+    sorting,
+    taking,
+    ufuncs,
+)
+from fnx.numpy.choices import clip
+from fnx.numpy.operands import cast
+from fnx.numpy.updating import At
+from fnx.ops.parts import bitcast
+
+_OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex)
+
+
+def _operator(function: Callable[..., Any], swapped: bool = False) -> Any:
+    """A binary operator; operands of other kinds are left to their own operators."""
+
+    def method(self: Array, other: Any) -> Any:
+        if not isinstance(other, _OPERANDS) and not hasattr(other, "__jax_array__"):
+            if isinstance(other, list | tuple):
+                raise errors.ArgumentError(
+                    f"an array and a {type(other).__name__} have no operation "
+                    f"{function.__name__!r}; convert it with fnx.numpy.array(...)"
+                )
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    return method
+
+
+_BINARY = {
+    "add": ufuncs.add,
+    "sub": ufuncs.subtract,
+    "mul": ufuncs.multiply,
+    "truediv": ufuncs.divide,
+    "floordiv": mathematics.floor_divide,
+    "mod": mathematics.remainder,
+    "divmod": mathematics.divmod,
+    "pow": mathematics.power,
+    "matmul": contractions.matmul,
+    "and": ufuncs.bitwise_and,
+    "or": ufuncs.bitwise_or,
+    "xor": ufuncs.bitwise_xor,
+    "lshift": ufuncs.left_shift,
+    "rshift": mathematics.right_shift,
+}
+_COMPARISONS = {
+    "eq": ufuncs.equal,
+    "ne": ufuncs.not_equal,
+    "lt": ufuncs.less,
+    "le": ufuncs.less_equal,
+    "gt": ufuncs.greater,
+    "ge": ufuncs.greater_equal,
+}
+_UNARY = {
+    "neg": ufuncs.negative,
+    "pos": mathematics.positive,
+    "abs": mathematics.absolute,
+    "invert": ufuncs.bitwise_not,
+}
+
+
+def _operators() -> dict[str, Any]:
+    found = {f"__{name}__": _operator(f) for name, f in _BINARY.items()}
+    found |= {f"__r{name}__": _operator(f, swapped=True) for name, f in _BINARY.items()}
+    found |= {f"__{name}__": _operator(f) for name, f in _COMPARISONS.items()}
+    return found | {f"__{name}__": _method(f) for name, f in _UNARY.items()}
+
+
+def _method(function: Callable[..., Any]) -> Any:
+    """A function whose first argument is the array, as a method."""
+
+    def method(self: Array, *args: Any, **options: Any) -> Any:
+        return function(self, *args, **options)
+
+    method.__name__ = function.__name__
+    method.__doc__ = function.__doc__
+    return method
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "argpartition": sorting.argpartition,
+    "argsort": sorting.argsort,
+    "clip": clip,
+    "conj": mathematics.conj,
+    "conjugate": mathematics.conj,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
+    "diagonal": grids.diagonal,
+    "dot": contractions.dot,
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "nonzero": counting.nonzero,
+    "prod": reductions.prod,
+    "ptp": reductions.ptp,
+    "ravel": shaping.ravel,
+    "repeat": taking.repeat,
+    "round": mathematics.round,
+    "searchsorted": sorting.searchsorted,
+    "sort": sorting.sort,
+    "squeeze": shaping.squeeze,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "swapaxes": shaping.swapaxes,
+    "take": taking.take,
+    "trace": contractions.trace,
+    "var": reductions.var,
+    "__round__": mathematics.round,
+}
+
+
+# ---------------------------------------------------------------- methods of their own
+
+
+def _reshape(self: Array, *shape: Any, order: str = "C", copy: Any = None) -> Array:
+    """The same elements with another shape, `(2, -1)` or `2, -1`."""
+    return shaping.reshape(self, shape[0] if len(shape) == 1 else shape, order)
+
+
+def _transpose(self: Array, *axes: Any) -> Array:
+    """The axes in another order, reversed by default."""
+    if not axes or axes == (None,):
+        return shaping.transpose(self)
+    return shaping.transpose(
+        self, axes[0] if isinstance(axes[0], tuple | list) else axes
+    )
+
+
+def _flatten(self: Array, order: str = "C") -> Array:
+    """All elements along one axis."""
+    return shaping.ravel(self, order)
+
+
+def _astype(self: Array, dtype: Any, copy: bool = False) -> Array:
+    """The array converted to a dtype; see `fnx.numpy.astype`."""
+    return cast(
+        self, dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    )
+
+
+def _copy(self: Array, order: str | None = None) -> Array:
+    """The array itself: it never changes."""
+    return self
+
+
+def _view(self: Array, dtype: Any = None) -> Array:
+    """The bits of the elements read as another dtype; the last axis may change size."""
+    if dtype is None:
+        return self
+    wanted = dtypes.as_dtype(dtype)
+    old, new = self.dtype.itemsize, wanted.itemsize
+    if old == new:
+        return bitcast(self, dtype=wanted)
+    data = self._numpy()
+    if not data.ndim:
+        raise errors.ShapeError(
+            f"view: {self.type} has no axis that could take the size of {wanted.name}"
+        )
+    return creation.array(np.ascontiguousarray(data).view(wanted))
+
+
+def _get(self: Array, index: Any) -> Array:
+    return indexing.get(self, index)
+
+
+def _iterate(self: Array) -> Any:
+    if not self.shape:
+        raise errors.ArgumentError("an array of rank 0 cannot be iterated over")
+    return iter(joining.unstack(self))
+
+
+def _set(self: Array, index: Any, value: Any) -> None:
+    raise errors.ImmutableError(
+        "arrays never change, so x[i] = v cannot be; write x = x.at[i].set(v). For "
+        "x[i] += v write x = x.at[i].add(v)."
+    )
+
+
+def _contains(self: Array, value: Any) -> bool:
+    return bool(reductions.any(ufuncs.equal(self, value)))
+
+
+def _block_until_ready(self: Array) -> Array:
+    """The array itself, once its value is there."""
+    return self
+
+
+def _matrix_transpose(self: Array) -> Array:
+    """The last two axes exchanged."""
+    return shaping.matrix_transpose(self)
+
+
+_PROPERTIES: dict[str, Callable[[Array], Any]] = {
+    "T": shaping.transpose,
+    "mT": _matrix_transpose,
+    "real": mathematics.real,
+    "imag": mathematics.imag,
+    "at": At,
+}
+
+install(
+    **_operators(),
+    **{name: _method(function) for name, function in _METHODS.items()},
+    **{
+        name: property(function, doc=function.__doc__)
+        for name, function in _PROPERTIES.items()
+    },
+    reshape=_reshape,
+    transpose=_transpose,
+    flatten=_flatten,
+    astype=_astype,
+    copy=_copy,
+    view=_view,
+    __getitem__=_get,
+    __iter__=_iterate,
+    __setitem__=_set,
+    __contains__=_contains,
+)
+# Concrete arrays have their own.
+Tracer.block_until_ready = _block_until_ready  # type: ignore[attr-defined]

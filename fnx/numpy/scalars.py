@@ -1,0 +1,231 @@
+"""The dtypes as users name them, and what is known of them: float32, finfo, constants.
+
+`float32(3)` makes an array and `np.dtype(float32)`, `zeros(3, float32)` name the dtype,
+as NumPy's scalar types do. Receives dtypes and values; next on the walk: `creation.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.numpy.creation import asarray
+from fnx.numpy.operands import DTypeLike, cast, pair, read
+
+
+class ScalarType:
+    """A dtype that can be called: `float32(x)` is x as an array of that dtype.
+
+    >>> float32(3)
+    Array(3., dtype=float32)
+    >>> np.dtype(float32)
+    dtype('float32')
+    """
+
+    __slots__ = ("__name__", "dtype")
+
+    def __init__(self, name: str, dtype: np.dtype[Any]) -> None:
+        self.__name__ = name
+        self.dtype = dtype
+
+    def __call__(self, x: Any = 0) -> Array:
+        """The value as an array of this dtype."""
+        return cast(asarray(x), self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self.dtype == dtypes.as_dtype(other)
+        except errors.DTypeError:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"<dtype fnx.numpy.{self.__name__}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+bool_ = ScalarType("bool_", dtypes.bool_)
+int8 = ScalarType("int8", dtypes.int8)
+int16 = ScalarType("int16", dtypes.int16)
+int32 = ScalarType("int32", dtypes.int32)
+int64 = ScalarType("int64", dtypes.int64)
+uint8 = ScalarType("uint8", dtypes.uint8)
+uint16 = ScalarType("uint16", dtypes.uint16)
+uint32 = ScalarType("uint32", dtypes.uint32)
+uint64 = ScalarType("uint64", dtypes.uint64)
+float16 = ScalarType("float16", dtypes.float16)
+bfloat16 = ScalarType("bfloat16", dtypes.bfloat16)
+float32 = ScalarType("float32", dtypes.float32)
+float64 = ScalarType("float64", dtypes.float64)
+complex64 = ScalarType("complex64", dtypes.complex64)
+complex128 = ScalarType("complex128", dtypes.complex128)
+single, double, csingle, cdouble = float32, float64, complex64, complex128
+
+# The abstract types of NumPy, for `issubdtype`.
+generic, number, inexact = np.generic, np.number, np.inexact
+integer, signedinteger, unsignedinteger = (
+    np.integer,
+    np.signedinteger,
+    np.unsignedinteger,
+)
+floating, complexfloating = np.floating, np.complexfloating
+
+pi = math.pi
+e = math.e
+euler_gamma = 0.57721566490153286060651209008240243
+inf = math.inf
+nan = math.nan
+newaxis = None
+
+
+def issubdtype(arg1: DTypeLike, arg2: Any) -> bool:
+    """Whether a dtype is of a kind: `issubdtype(float32, floating)`; bfloat16 is one.
+
+    >>> issubdtype(bfloat16, floating)
+    True
+    """
+    first = _scalar_class(arg1)
+    second = _scalar_class(arg2)
+    if first is dtypes.bfloat16.type and second is not first:
+        return issubclass(np.float32, second) and second is not np.float32
+    return issubclass(first, second)
+
+
+def _scalar_class(spec: Any) -> type:
+    if isinstance(spec, type) and issubclass(spec, np.generic):
+        return spec
+    return dtypes.as_dtype(spec).type
+
+
+def isdtype(dtype: DTypeLike, kind: Any) -> bool:
+    """Whether a dtype is of a kind of the array API standard, or one of several.
+
+    Kinds are "bool", "signed integer", "unsigned integer", "integral", "real floating",
+    "complex floating", "numeric", and dtypes.
+
+    >>> isdtype(int8, "integral")
+    True
+    """
+    found = dtypes.as_dtype(dtype)
+    many = kind if isinstance(kind, tuple) else (kind,)
+    return any(_is_kind(found, k) for k in many)
+
+
+_KINDS = {
+    "bool": dtypes.is_bool,
+    "signed integer": dtypes.is_signed,
+    "unsigned integer": dtypes.is_unsigned,
+    "integral": dtypes.is_integer,
+    "real floating": dtypes.is_float,
+    "complex floating": dtypes.is_complex,
+    "numeric": lambda dtype: not dtypes.is_bool(dtype),
+}
+
+
+def _is_kind(dtype: np.dtype[Any], kind: Any) -> bool:
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind](dtype)
+    return dtype == dtypes.as_dtype(kind)
+
+
+def dtype(spec: DTypeLike) -> np.dtype[Any]:
+    """The dtype that a name, a NumPy type or one of these objects means."""
+    return dtypes.as_dtype(spec)
+
+
+def finfo(dtype: DTypeLike) -> Any:
+    """The limits of a floating-point dtype, or of the parts of a complex one.
+
+    >>> float(finfo("float16").max)
+    65504.0
+    """
+    found = dtypes.as_dtype(getattr(dtype, "dtype", dtype))
+    return ml_dtypes.finfo(dtypes.real_dtype(found))
+
+
+def iinfo(dtype: DTypeLike) -> Any:
+    """The limits of an integer dtype.
+
+    >>> iinfo("int8").max
+    127
+    """
+    return np.iinfo(dtypes.as_dtype(getattr(dtype, "dtype", dtype)))
+
+
+def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
+    """The dtype of a sum of arrays of two dtypes, by JAX's lattice.
+
+    Python's types are weak, as Python scalars are.
+
+    >>> promote_types("int32", "float16")
+    dtype('float16')
+    """
+    pairs = [(dtypes.as_dtype(t), t in (int, float, complex)) for t in (a, b)]
+    return dtypes.promote(*pairs)[0]
+
+
+def result_type(*args: Any) -> np.dtype[Any]:
+    """The dtype of a sum of arrays, scalars and dtypes.
+
+    >>> result_type(np.zeros(2, "float16"), 1.0)
+    dtype('float16')
+    """
+    return dtypes.promote(*[_typed(arg) for arg in args])[0]
+
+
+def _typed(arg: Any) -> tuple[np.dtype[Any], bool]:
+    if isinstance(arg, str | type | np.dtype | ScalarType):
+        return dtypes.as_dtype(arg), arg in (int, float, complex)
+    return pair(read("result_type", arg))
+
+
+def can_cast(from_: Any, to: DTypeLike, casting: str = "safe") -> bool:
+    """Whether NumPy's casting rule lets one dtype become another."""
+    return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting))  # type: ignore[arg-type]
+
+
+def ndim(a: Any) -> int:
+    """The number of axes of an array or a scalar."""
+    return len(shape(a))
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The sizes of the axes of an array or a scalar.
+
+    >>> shape(1.0), shape(np.zeros((2, 3)))
+    ((), (2, 3))
+    """
+    value = read("shape", a)
+    return value.shape if isinstance(value, Array) else ()
+
+
+def size(a: Any, axis: int | None = None) -> int:
+    """The number of elements, or the size of one axis."""
+    sizes = shape(a)
+    return math.prod(sizes) if axis is None else sizes[axis]
+
+
+def isscalar(element: Any) -> bool:
+    """Whether a value is a scalar, or an array of rank 0."""
+    if isinstance(element, Array | np.ndarray):
+        return not element.shape
+    return np.isscalar(element)
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the dtype is complex."""
+    return dtypes.is_complex(pair(read("iscomplexobj", x))[0])
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the dtype is not complex."""
+    return not iscomplexobj(x)

@@ -1,0 +1,306 @@
+"""Orders: sort, argsort, lexsort, searchsorted, and the quantiles made of them.
+
+Receives arrays, gives them in order along an axis, or places in them. NaN comes last.
+Next on the walk: `counting.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.numpy import ufuncs
+from fnx.numpy.choices import choose_where
+from fnx.numpy.operands import (
+    ArrayLike,
+    DTypeLike,
+    as_array,
+    axes_tuple,
+    axis_index,
+    broadcast,
+    cast,
+    refuse,
+)
+from fnx.numpy.reductions import Axis, any, sum
+from fnx.numpy.shaping import expand_dims, flip, moveaxis, ravel, reshape
+from fnx.numpy.taking import take
+from fnx.ops import parts
+from fnx.ops import sort as sorts
+from fnx.ops.arithmetic import add, mul, select, sub
+from fnx.ops.elementwise import ceil, div, floor, ge, lt
+from fnx.ops.elementwise import min as smaller
+from fnx.ops.gather import points
+from fnx.ops.shape import full, iota, part_of
+
+
+def sort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Array:
+    """The elements in ascending order along an axis (or of the flattened array).
+
+    >>> import numpy as np
+    >>> sort(np.array([3, 1, 2])).tolist()
+    [1, 2, 3]
+    """
+    refuse("sort", kind=kind, order=order)
+    x, place = _along("sort", a, axis)
+    (out,) = sorts.sort(x, axis=place, num_keys=1, stable=stable)
+    return flip(out, place) if descending else out
+
+
+def argsort(
+    a: ArrayLike,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: DTypeLike = None,
+) -> Array:
+    """The places of the elements in ascending order.
+
+    Equal elements keep their order, also in descending order.
+
+    >>> import numpy as np
+    >>> argsort(np.array([3, 1, 2])).tolist()
+    [1, 2, 0]
+    """
+    refuse("argsort", kind=kind, order=order)
+    x, place = _along("argsort", a, axis)
+    wanted = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
+    places = iota(shape=x.shape, dtype=wanted, axis=place)
+    if descending:
+        # Sorted from the end and read backwards: equal elements keep their order.
+        x, places = flip(x, place), flip(places, place)
+    _, out = sorts.sort(x, places, axis=place, num_keys=1, stable=stable)
+    return flip(out, place) if descending else out
+
+
+def _along(function: str, a: ArrayLike, axis: int | None) -> tuple[Array, int]:
+    x = as_array(function, a)
+    if axis is None:
+        return ravel(x), 0
+    return x, axis_index(function, axis, x.ndim)
+
+
+def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
+    """The places in order of several keys, the last of which is the most important.
+
+    >>> import numpy as np
+    >>> lexsort([np.array([1, 0, 2]), np.array([0, 0, -1])]).tolist()
+    [2, 1, 0]
+    """
+    arrays = [as_array("lexsort", key, i) for i, key in enumerate(keys)][::-1]
+    place = axis_index("lexsort", axis, arrays[0].ndim)
+    places = iota(shape=arrays[0].shape, dtype=dtypes.default_int(), axis=place)
+    *_, out = sorts.sort(*arrays, places, axis=place, num_keys=len(arrays), stable=True)
+    return out
+
+
+def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The elements with the kth in its place, none smaller after it: all sorted."""
+    x, place = _along("partition", a, axis)
+    axis_index("partition", kth, x.shape[place], "kth")
+    return sort(x, place)
+
+
+def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
+    """The places of what `partition` gives."""
+    x, place = _along("argpartition", a, axis)
+    axis_index("argpartition", kth, x.shape[place], "kth")
+    return argsort(x, place)
+
+
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
+) -> Array:
+    """Where values would be inserted into a sorted array of rank 1.
+
+    "left" is before equal elements, "right" after them. `method="compare_all"` compares
+    with all elements at once (fast for short arrays), the others halve the array.
+
+    >>> import numpy as np
+    >>> searchsorted(np.array([1, 2, 4]), np.array([2, 3])).tolist()
+    [1, 2]
+    """
+    if side not in ("left", "right"):
+        raise errors.OptionError(
+            f"searchsorted: side is 'left' or 'right', not {side!r}"
+        )
+    methods = ("scan", "scan_unrolled", "sort", "compare_all", "default")
+    if method not in methods:
+        raise errors.OptionError(
+            f"searchsorted: method {method!r} is none of {methods}"
+        )
+    x, values = as_array("searchsorted", a), as_array("searchsorted", v, 1)
+    if x.ndim != 1:
+        raise errors.ShapeError(f"searchsorted takes an array of rank 1, got {x.type}")
+    if sorter is not None:
+        x = take(x, sorter, 0)
+    dtype = dtypes.promote((x.dtype, x.weak_type), (values.dtype, values.weak_type))[0]
+    x, values = cast(x, dtype), cast(values, dtype)
+    passes = _not_before if side == "left" else _after
+    if method == "compare_all":
+        shape = (*values.shape, x.size)
+        wide = broadcast(expand_dims(values, values.ndim), shape)
+        return sum(passes(wide, broadcast(x, shape)), -1, dtypes.int32)
+    return _bisected(x, values, passes)
+
+
+def _not_before(value: Array, element: Array) -> Array:
+    """Whether the element comes before the value: NaN comes last."""
+    nan = ufuncs.isnan
+    return select(nan(value), parts.not_(nan(element)), lt(element, value))
+
+
+def _after(value: Array, element: Array) -> Array:
+    """Whether the element does not come after the value."""
+    return select(ufuncs.isnan(value), True, ge(value, element))
+
+
+def _bisected(x: Array, values: Array, passes: Any) -> Array:
+    """Halves the range in which the place lies until it is one place."""
+    low = full(values.shape, dtypes.int32, 0)
+    high = full(values.shape, dtypes.int32, x.size)
+    for _ in range(x.size.bit_length()):
+        middle = div(add(low, high), 2)
+        inside = smaller(middle, max(x.size - 1, 0))
+        goes_on = parts.and_(passes(values, points(x, inside)), lt(low, high))
+        low = select(goes_on, add(middle, 1), low)
+        high = select(goes_on, high, middle)
+    return low
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
+    """The number of the bin that each value lies in; bins ascend or descend."""
+    edges = as_array("digitize", bins, 1)
+    side = "left" if right else "right"
+    if edges.size < 2:
+        return searchsorted(edges, x, side)
+    other = "right" if right else "left"
+    down = ufuncs.subtract(edges.size, searchsorted(flip(edges), x, other))
+    first, last = part_of(edges, 0, 0, 1), part_of(edges, 0, edges.size - 1, edges.size)
+    return choose_where(
+        reshape(ge(last, first), ()), searchsorted(edges, x, side), down
+    )
+
+
+# ---------------------------------------------------------------- quantiles
+
+
+def median(
+    a: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Array:
+    """The middle of the sorted elements, over axes; NaN wins.
+
+    >>> import numpy as np
+    >>> median(np.array([3.0, 1.0, 2.0])).item()
+    2.0
+    """
+    return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
+
+
+def percentile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """As `quantile`, with q in [0, 100]."""
+    share = ufuncs.divide(as_array("percentile", q, 1), 100)
+    return quantile(a, share, axis, out, overwrite_input, method, keepdims)
+
+
+def quantile(
+    a: ArrayLike,
+    q: ArrayLike,
+    axis: Axis = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """The value below which a share q (in [0, 1]) of the elements lies, over axes.
+
+    Between two elements `method` decides: "linear", "lower", "higher", "midpoint",
+    "nearest". The axes of q come first in the result. NaN wins.
+
+    >>> import numpy as np
+    >>> quantile(np.arange(5.0), 0.25).item()
+    1.0
+    """
+    refuse("quantile", out=out)
+    if method not in _METHODS:
+        names = ", ".join(_METHODS)
+        raise errors.OptionError(f"quantile: method {method!r} is none of {names}")
+    values = as_array("quantile", a), as_array("quantile", q, 1)
+    (x, shares), dtype, _ = promoted("quantile", values, inexact=True)
+    x, shares = cast(x, dtype), cast(shares, dtype)
+    axes = axes_tuple("quantile", axis, x.ndim)
+    kept = [n for i, n in enumerate(x.shape) if i not in axes]
+    moved = moveaxis(x, axes, list(range(-len(axes), 0))) if axes else expand_dims(x, 0)
+    rows = reshape(moved, (*kept, -1 if x.size else 0))
+    found = _quantiles(rows, shares, method)
+    if not keepdims:
+        return found
+    sizes = [1 if i in axes else n for i, n in enumerate(x.shape)]
+    return reshape(found, (*shares.shape, *sizes))
+
+
+def _quantiles(rows: Array, shares: Array, method: str) -> Array:
+    n = rows.shape[-1]
+    if not n:
+        raise errors.ShapeError("quantile: there are no elements")
+    ordered = sort(rows, -1)
+    flat = reshape(shares, (shares.size,))
+    position = mul(flat, float(n - 1))
+    low, high = floor(position), ceil(position)
+    places = [cast(i, dtypes.int32) for i in (low, high)]
+    below, above = [moveaxis(take(ordered, i, -1, mode="clip"), -1, 0) for i in places]
+    weight = cast(sub(position, low), rows.dtype)
+    weight = broadcast(
+        reshape(weight, (flat.size,) + (1,) * (rows.ndim - 1)), below.shape
+    )
+    found = _METHODS[method](below, above, weight)
+    bad = broadcast(any(ufuncs.isnan(rows), -1), found.shape)
+    found = select(bad, math.nan, found)
+    return reshape(found, (*shares.shape, *rows.shape[:-1]))
+
+
+def _linear(below: Array, above: Array, weight: Array) -> Array:
+    # Equal ends, infinite ones too, have nothing between them.
+    gap = select(ge(below, above), 0, sub(above, below))
+    return add(below, mul(gap, weight))
+
+
+_METHODS: dict[str, Any] = {
+    "linear": _linear,
+    "lower": lambda below, above, weight: below,
+    "higher": lambda below, above, weight: above,
+    "midpoint": lambda below, above, weight: mul(add(below, above), 0.5),
+    "nearest": lambda below, above, weight: select(
+        ufuncs.less_equal(weight, 0.5), below, above
+    ),
+}

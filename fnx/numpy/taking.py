@@ -1,0 +1,290 @@
+"""Elements by their places, as functions: take, take_along_axis, repeat, delete.
+
+Receives arrays and integer places, gives the elements there. Known places out of range
+raise; traced ones follow `mode`. Next on the walk: `sorting.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes, errors
+from fnx.core.array import Array
+from fnx.core.trace import Tracer
+from fnx.numpy import ufuncs
+from fnx.numpy.indexing import analyse, read_at
+from fnx.numpy.joining import concatenate
+from fnx.numpy.operands import (
+    ArrayLike,
+    Shape,
+    as_array,
+    axis_index,
+    broadcast,
+    cast,
+    refuse,
+)
+from fnx.numpy.reductions import cumsum, sum
+from fnx.numpy.shaping import broadcast_shapes, ravel, reshape
+from fnx.ops.arithmetic import add, select
+from fnx.ops.elementwise import div, ge, lt, rem
+from fnx.ops.elementwise import max as larger
+from fnx.ops.elementwise import min as smaller
+from fnx.ops.index import take_along
+from fnx.ops.shape import iota
+from fnx.runtime.array import from_numpy
+
+
+def take(
+    a: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Array:
+    """The slices at these places of an axis (or of the flattened array).
+
+    Modes for places out of range: `None` raises where they are known, else "fill"
+    (`fill_value`, NaN by default), "clip", "wrap". The two promises are accepted as in
+    JAX; nothing depends on them.
+
+    >>> take(np.array([10, 20, 30]), np.array([2, 0])).tolist()
+    [30, 10]
+    """
+    refuse("take", out=out)
+    x, places = as_array("take", a), _places("take", indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_index("take", axis, x.ndim)
+    if mode == "wrap":
+        places, mode = _wrapped(places, x.shape[place]), "promise_in_bounds"
+    if mode is None and isinstance(places, Tracer):
+        mode = "fill"
+    if mode not in (None, "fill", "clip", "promise_in_bounds"):
+        raise errors.OptionError(
+            f"take: mode {mode!r} is none of 'fill', 'clip', 'wrap', "
+            "'promise_in_bounds'"
+        )
+    index = (slice(None),) * place + (places,)
+    return read_at(x, analyse(x, index, mode), mode, fill_value)
+
+
+def _places(function: str, indices: ArrayLike) -> Array:
+    places = as_array(function, indices, 1)
+    if not dtypes.is_integer(places.dtype):
+        raise errors.DTypeError(f"{function}: places are integers, got {places.type}")
+    return places
+
+
+def _wrapped(places: Array, n: int) -> Array:
+    """The places modulo the size of the axis."""
+    places = cast(
+        places, dtypes.promote((places.dtype, False), (dtypes.int32, False))[0]
+    )
+    rest = rem(places, n)
+    return select(lt(rest, 0), add(rest, n), rest)
+
+
+def take_along_axis(
+    arr: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+) -> Array:
+    """The elements at places of an axis that differ along the others.
+
+    `indices` has the rank of the array; other axes are broadcast. What `argsort` and
+    `argmax(keepdims=True)` give fits. Modes as in `take`.
+
+    >>> x = np.array([[3, 1], [2, 4]])
+    >>> take_along_axis(x, np.argsort(x, 1), 1).tolist()
+    [[1, 3], [2, 4]]
+    """
+    x, places = as_array("take_along_axis", arr), _places("take_along_axis", indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_index("take_along_axis", axis, x.ndim)
+    x, places = _aligned("take_along_axis", x, places, place)
+    n = x.shape[place]
+    if mode is None:
+        mode = "fill" if isinstance(places, Tracer) else _checked(x, places, place)
+    if mode not in ("fill", "clip", "promise_in_bounds"):
+        raise errors.OptionError(
+            f"take_along_axis: mode {mode!r} is none of 'fill', 'clip', "
+            "'promise_in_bounds'"
+        )
+    if not dtypes.is_unsigned(places.dtype):
+        places = cast(
+            places, dtypes.promote((places.dtype, False), (dtypes.int32, False))[0]
+        )
+        places = select(lt(places, 0), add(places, n), places)
+    return take_along(x, places, place, mode, fill_value)
+
+
+def _aligned(function: str, x: Array, places: Array, axis: int) -> tuple[Array, Array]:
+    """Both arrays with equal sizes along all other axes."""
+    if places.ndim != x.ndim:
+        raise errors.ShapeError(
+            f"{function}: {x.type} and places {places.type} must have the same rank"
+        )
+    outer = [broadcast_shapes(_without(x, axis), _without(places, axis))]
+    before, after = outer[0][:axis], outer[0][axis:]
+    x = broadcast(x, (*before, x.shape[axis], *after))
+    return x, broadcast(places, (*before, places.shape[axis], *after))
+
+
+def _without(x: Array, axis: int) -> Shape:
+    return x.shape[:axis] + x.shape[axis + 1 :]
+
+
+def _checked(x: Array, places: Array, axis: int) -> str:
+    values = np.asarray(places)
+    n = x.shape[axis]
+    wrong = values[(values < -n) | (values >= n)]
+    if wrong.size:
+        raise errors.IndexOutOfRange(
+            f"index {int(wrong.flat[0])} is out of range for axis {axis} with size {n} "
+            f"of {x.type}"
+        )
+    return "promise_in_bounds"
+
+
+def repeat(
+    a: ArrayLike,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+) -> Array:
+    """Each element repeated, along an axis or of all.
+
+    `repeats` is one number, or one for each element: then they must be known, or
+    `total_repeat_length` must say how many elements the result has (the last is
+    repeated to fill it).
+
+    >>> repeat(np.array([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    """
+    x = as_array("repeat", a)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_index("repeat", axis, x.ndim)
+    if np.ndim(repeats) == 0 and total_repeat_length is None:
+        return _repeated(x, int(repeats), place)
+    if total_repeat_length is None:
+        counts = np.broadcast_to(np.asarray(repeats), (x.shape[place],))
+        places = from_numpy(np.repeat(np.arange(counts.size, dtype=np.int32), counts))
+        return take(x, places, place, mode="promise_in_bounds")
+    counts_array = broadcast(
+        as_array(
+            "repeat", np.asarray(repeats) if isinstance(repeats, list) else repeats, 1
+        ),
+        (x.shape[place],),
+    )
+    return _repeated_to(x, counts_array, place, total_repeat_length)
+
+
+def _repeated(x: Array, count: int, axis: int) -> Array:
+    shape = (*x.shape[: axis + 1], count, *x.shape[axis + 1 :])
+    column = reshape(x, (*x.shape[: axis + 1], 1, *x.shape[axis + 1 :]))
+    flat = (*x.shape[:axis], x.shape[axis] * count, *x.shape[axis + 1 :])
+    return reshape(broadcast(column, shape), flat)
+
+
+def _repeated_to(x: Array, counts: Array, axis: int, total: int) -> Array:
+    """Place i holds the element before which the counts add up to at most i."""
+    ends = cumsum(counts)
+    index = iota(shape=(total, counts.size), dtype=ends.dtype, axis=0)
+    passed = ge(index, broadcast(ends, (total, counts.size)))
+    places = sum(passed, 1)
+    return take(x, smaller(places, builtins.max(counts.size - 1, 0)), axis, mode="clip")
+
+
+def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
+    """The array without the elements at known places (or a slice) of an axis.
+
+    >>> delete(np.array([1, 2, 3]), 1).tolist()
+    [1, 3]
+    """
+    x = as_array("delete", arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_index("delete", axis, x.ndim)
+    n = x.shape[place]
+    chosen = obj if isinstance(obj, slice) else np.asarray(obj)
+    kept = np.delete(np.arange(n, dtype=np.int32), chosen)
+    return take(x, from_numpy(kept), place, mode="promise_in_bounds")
+
+
+def insert(
+    arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
+) -> Array:
+    """The array with values put before known places of an axis.
+
+    >>> insert(np.array([1, 3]), 1, 2).tolist()
+    [1, 2, 3]
+    """
+    x = as_array("insert", arr)
+    if axis is None:
+        x, axis = ravel(x), 0
+    place = axis_index("insert", axis, x.ndim)
+    n = x.shape[place]
+    update = as_array("insert", values, 2)
+    chosen = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
+    if chosen.ndim == 0 and update.ndim == x.ndim:
+        count = update.shape[place]
+    else:
+        count = chosen.size
+    shape = (*x.shape[:place], count, *x.shape[place + 1 :])
+    update = broadcast(cast(update, x.dtype), shape)
+    # The order in which NumPy puts places of old (0..n-1) and new elements (n..).
+    new = np.arange(n, n + count)
+    order = np.insert(np.arange(n), chosen if chosen.ndim else int(chosen), new)
+    joined = concatenate([x, update], place)
+    return take(
+        joined, from_numpy(order.astype(np.int32)), place, mode="promise_in_bounds"
+    )
+
+
+def ravel_multi_index(
+    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C"
+) -> Array:
+    """Places in several axes as places in the flattened array.
+
+    `mode` is "clip", "wrap", or "raise" (which leaves places as they are: they may be
+    traced).
+    """
+    if order != "C" or mode not in ("raise", "clip", "wrap"):
+        raise errors.OptionError(
+            f"ravel_multi_index: {mode=} and {order=} do not exist"
+        )
+    flat: Any = 0
+    for places, n in zip(multi_index, dims, strict=True):
+        i = as_array("ravel_multi_index", places)
+        if mode == "clip":
+            i = smaller(larger(i, 0), n - 1)
+        elif mode == "wrap":
+            i = _wrapped(i, n)
+        flat = ufuncs.add(ufuncs.multiply(flat, n), i)
+    return flat
+
+
+def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
+    """Places in the flattened array as places in each axis of a shape.
+
+    >>> [int(i) for i in unravel_index(5, (2, 3))]
+    [1, 2]
+    """
+    rest = _places("unravel_index", indices)
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    found = []
+    for n in sizes[::-1]:
+        found.append(rem(rest, n))
+        rest = div(rest, n)
+    return tuple(found[::-1])
