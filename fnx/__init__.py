@@ -39,12 +39,12 @@ from fnx.core.array import Array
 from fnx.dtypes import default_dtypes, float0
 
 if TYPE_CHECKING:
-    from fnx import extend, lax, nn, random, testing
+    from fnx import extend, lax, nn, optim, random, testing
 
 __version__ = "0.1.0"
 
 # Loaded when they are first used, so that `import fnx` stays fast.
-_LAZY = ("extend", "lax", "nn", "random", "testing")
+_LAZY = ("extend", "lax", "nn", "optim", "random", "testing")
 
 __all__ = [
     "Array",
@@ -82,6 +82,7 @@ __all__ = [
     "make_jaxpr",
     "nn",
     "numpy",
+    "optim",
     "process_count",
     "process_index",
     "random",
@@ -99,3 +100,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"fnx.{name}")
     raise AttributeError(f"module 'fnx' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

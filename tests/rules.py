@@ -40,7 +40,7 @@ _made: dict[str, Arrays] = {}
 
 
 def rng_of(case: Case | BadCase) -> np.random.Generator:
-    return np.random.defaultrng_of(zlib.crc32(case.id.encode()))
+    return np.random.default_rng(zlib.crc32(case.id.encode()))
 
 
 def is_inexact(x: Any) -> bool:
@@ -150,7 +150,7 @@ def zero_like(x: Any) -> Array:
 
 def tangents_at(case: Case, args: Sequence[Any], places: Sequence[int]) -> list[Any]:
     """Random tangents of some arguments; the others have none."""
-    rng = np.random.defaultrng_of(1)
+    rng = np.random.default_rng(1)
     tangents: list[Any] = [None] * len(args)
     for i in places:
         tangents[i] = random_like(rng, args[i].type)

@@ -243,7 +243,7 @@ def test_second_derivative_is_the_difference(case: Case) -> None:
     tangents = tangents_at(case, args, case.smooth)
     program, inputs = jvp_program(case, args, tangents)
     moving = {id(args[i]) for i in case.smooth}
-    rng = np.random.defaultrng_of(2)
+    rng = np.random.default_rng(2)
     directions = [random_like(rng, x.type) if id(x) in moving else None for x in inputs]
     still: list[Any] = [None] * len(inputs)
 
@@ -381,7 +381,7 @@ def linear_part(case: Case, args: Sequence[Any], inputs: Sequence[Any]) -> list[
 
 def cotangents_of(outputs: Sequence[Any]) -> Iterator[list[Any]]:
     """Random cotangents of all outputs; then of each output alone, if many."""
-    rng = np.random.defaultrng_of(3)
+    rng = np.random.default_rng(3)
     full = [random_like(rng, x.type) if is_inexact(x) else None for x in outputs]
     yield full
     if len(full) > 1:

@@ -15,14 +15,15 @@ from typing import Any
 
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
-    as_array,
     check_callable,
     indices,
     leaf_names,
     parameter_names,
     positions,
+    type_of,
 )
 from fnx.api.derivatives import Point, linearized
+from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant
 from fnx.core.types import ArrayType
@@ -64,9 +65,13 @@ def check_inputs(
 ) -> None:
     """Raises for leaves that cannot be differentiated by, naming each argument."""
     leaves = tree.leaves(chosen.args)
+    if not holomorphic and all(
+        isinstance(leaf, Array) and dtypes.is_inexact(leaf.dtype) for leaf in leaves
+    ):
+        return  # the common case: names are for errors
     names = leaf_names(chosen.roots, chosen.args)
     for leaf, name in zip(leaves, names, strict=True):
-        type = as_array(leaf, asker, name).type
+        type = type_of(leaf, asker, name)
         if holomorphic and not dtypes.is_complex(type.dtype):
             raise errors.DTypeError(
                 errors.explain(
@@ -91,8 +96,10 @@ def _integer_input(asker: str, name: str, type: ArrayType) -> str:
 
 def check_outputs(asker: str, point: Point, holomorphic: bool) -> None:
     """Raises for outputs that have no gradient, with the fix."""
-    rows = leaf_names(["the output"], [point.out_tree])
-    for x, name in zip(point.outputs, rows, strict=True):
+    if not holomorphic and all(dtypes.is_float(x.dtype) for x in point.outputs):
+        return
+    names = leaf_names(["the output"], [point.out_tree])
+    for x, name in zip(point.outputs, names, strict=True):
         if holomorphic:
             if not dtypes.is_complex(x.dtype):
                 raise errors.DTypeError(

@@ -21,7 +21,6 @@ from fnx.api.arguments import (
     type_of,
 )
 from fnx.api.static import Nums, read_options
-from fnx.compiler.pipeline import plan_program
 from fnx.core.array import Array
 from fnx.core.program import Program
 from fnx.core.types import ArrayType
@@ -190,9 +189,6 @@ class Staged:
         return Lowered(self)
 
 
-FORMS = ("program", "plan", "kernel")
-
-
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
@@ -205,19 +201,13 @@ class Lowered:
         return self.staged.out_info
 
     def as_text(self, form: str = "program") -> str:
-        """One form of the program: "program", "plan" or "kernel".
+        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
 
-        Raises `OptionError` for a form that there is not.
+        Raises `OptionError` for a stage that there is not.
         """
-        if form not in FORMS:
-            known = ", ".join(map(repr, FORMS))
-            raise errors.OptionError(f"as_text has the forms {known}; got {form!r}.")
         if form == "program":
             return str(self.staged.program)
-        plan = plan_program(self.staged.program)
-        if form == "plan":
-            return str(plan)
-        return "\n\n".join(str(kernel) for kernel in plan.kernels)
+        return executable_for(self.staged.program).as_text(form)
 
     def compile(self) -> Compiled:
         """The compiled function, for arguments of exactly these types."""

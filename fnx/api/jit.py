@@ -202,7 +202,7 @@ class Jitted:
     def _delete_donated(
         self, entry: Entry, arrays: Sequence[Any], results: Sequence[Any]
     ) -> None:
-        """Gives the memory of donated arrays back, but where an output is a view of it."""
+        """Frees the memory of donated arrays, but where an output is a view of it."""
         if True not in entry.donated:
             return
         held = [np.asarray(result) for result in results]
@@ -269,7 +269,8 @@ def jit(
     choose arguments that are passed on as Python objects; they must be hashable, and a
     new value, or an equal one of another type, is a new signature. `donate_argnums` and
     `donate_argnames` choose arguments whose memory is given away: those arrays are
-    deleted after the call (`x.is_deleted()`), and using one raises. Without a function, gives a decorator.
+    deleted after the call (`x.is_deleted()`), and using one raises. Without a function,
+    gives a decorator.
 
     The result has `lower`, `trace`, `eval_shape`, `cache_info`, `clear_cache`. Raises
     `OptionError` for options that do not fit the function, `ArgumentError` for

@@ -10,7 +10,7 @@ above (`install`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,10 +23,25 @@ class Array:
     __slots__ = ()
     # NumPy defers to our operators: numpy_array + array is an array.
     __array_priority__ = 1000
-    __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     type: ArrayType
+
+    if TYPE_CHECKING:
+        # Installed by the layer above: the operators, and methods such as `sum`.
+        __add__: Any
+        __radd__: Any
+        __sub__: Any
+        __rsub__: Any
+        __mul__: Any
+        __rmul__: Any
+        __truediv__: Any
+        __rtruediv__: Any
+        __pow__: Any
+        __matmul__: Any
+        __neg__: Any
+        __getitem__: Any
+        __getattr__: Any
 
     def _numpy(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array; a tracer of unknown value raises."""
@@ -100,7 +115,7 @@ class Array:
     def __iter__(self) -> Iterator[Array]:
         if not self.type.shape:
             raise TypeError("an array of rank 0 cannot be iterated over")
-        return (self[i] for i in range(self.type.shape[0]))  # type: ignore[index]
+        return (self[i] for i in range(self.type.shape[0]))
 
     def __format__(self, spec: str) -> str:
         if spec and not self.type.shape:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fnx.core.program import Atom, Eqn, Literal, Program, Var, params_key
 
 
@@ -69,7 +71,9 @@ def _folded(eqn: Eqn) -> Literal | None:
     values = [atom.value for atom in eqn.inputs if isinstance(atom, Literal)]
     if len(values) < len(eqn.inputs):
         return None
-    return Literal(eqn.primitive.reference(*values, **eqn.params), eqn.outputs[0].type)
+    with np.errstate(all="ignore"):
+        value = eqn.primitive.reference(*values, **eqn.params)
+    return Literal(value, eqn.outputs[0].type)
 
 
 def _value_key(eqn: Eqn) -> Any:

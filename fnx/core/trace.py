@@ -216,10 +216,9 @@ class Builder:
             f"Python asked for the value of a traced array of type {atom.type}, which "
             f"depends on {', '.join(dict.fromkeys(unknown))}, unknown while tracing."
             f"{origin}\n"
-            "  For a branch on it use fnx.numpy.where(condition, a, b) or "
-            "fnx.lax.cond; to make an argument known, mark it in "
-            "jit(..., static_argnums=...) or move the test outside of the "
-            "transformed function."
+            "  For a choice by it use fnx.numpy.where(condition, a, b); to make an "
+            "argument known, mark it in jit(..., static_argnums=...), or move the "
+            "test outside of the transformed function."
         )
 
 

@@ -44,6 +44,8 @@ class _NativePlan:
         self.llvm, libraries = print_plan(plan, address or 0)
         if config.debug >= 5:
             print(f"--- llvm\n{self.llvm}", file=sys.stderr)
+        if config.debug >= 6:
+            print(f"--- asm\n{self.as_text('asm')}", file=sys.stderr)
         imports = {name: blas_address(name) for name in sorted(libraries)}
         self.code = jit.load(jit.assemble(self.llvm), ["run"], imports)
         self.function = _Run(self.code.address("run"))

@@ -8,7 +8,10 @@ and end the run when that fails. Next on the walk: `backend.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fnx.cpu.emit import Module, call_text
+from fnx.cpu.library import set_threads_address
 from fnx.runtime.backend import (
     CopyStep,
     HostStep,
@@ -40,6 +43,9 @@ class _Driver:
         self.pointers: dict[Place, str] = {}
         self.constants: dict[str, str] = {}
         self.libraries: set[str] = set()
+        # The basic block being printed, and the number of BLAS threads to restore.
+        self.block = "entry"
+        self.threads: str | None = None
 
     def step(self, number: int, step: Step) -> None:
         """Prints one step."""
@@ -56,6 +62,7 @@ class _Driver:
 
     def text(self) -> str:
         """The whole module."""
+        self.restore_threads()
         globals_ = "\n".join(self.constants.values())
         body = "\n".join(f"  {line}" for line in self.lines)
         self.module.define(
@@ -94,42 +101,85 @@ class _Driver:
         """Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ."""
         if not (step.batch and step.m and step.n):
             return
+        if step.m * step.n * step.k < _THREADED_WORK:
+            self.one_thread(number)
+        else:
+            self.restore_threads()
+        sizes = [step.m * step.n, step.m * step.k, step.k * step.n]
+        nbytes = [size * step.dtype.itemsize for size in sizes]
+        pointers = [self.pointer(place) for place in (step.out, step.x, step.y)]
+        if step.batch == 1:
+            self.gemm(step, *pointers)
+            return
+        item, label = f"%i{number}", f"batch{number}"
+        self.lines += [
+            f"br label %{label}",
+            f"{label}:",
+            f"{item} = phi i64 [ 0, %{self.block} ], [ {item}.next, %{label} ]",
+        ]
+        self.gemm(step, *map(self.at(item), pointers, nbytes))
+        self.lines += [
+            f"{item}.next = add i64 {item}, 1",
+            f"{item}.more = icmp ult i64 {item}.next, {step.batch}",
+            f"br i1 {item}.more, label %{label}, label %after{number}",
+            f"after{number}:",
+        ]
+        self.block = f"after{number}"
+
+    def gemm(self, step: MatmulStep, out: str, x: str, y: str) -> None:
+        """One call of BLAS."""
         routine, type_, one, zero = _GEMM[step.dtype.name]
         self.libraries.add(routine)
         self.module.declare(
             routine, f"declare void @{routine}({', '.join(['ptr'] * 13)})"
         )
-        integers = [self.constant("i32", str(v)) for v in (step.n, step.m, step.k)]
-        flags = [
-            self.constant("i8", str(ord("T" if transposed else "N")))
-            for transposed in (step.transpose_y, step.transpose_x)
+        args = [
+            self.constant("i8", str(ord("T" if step.transpose_y else "N"))),
+            self.constant("i8", str(ord("T" if step.transpose_x else "N"))),
+            *[self.constant("i32", str(v)) for v in (step.n, step.m, step.k)],
+            self.constant(type_, one),
+            y,
+            self.leading(step.k if step.transpose_y else step.n),
+            x,
+            self.leading(step.m if step.transpose_x else step.k),
+            self.constant(type_, zero),
+            out,
+            self.leading(step.n),
         ]
-        leading_y = self.leading(step.k if step.transpose_y else step.n)
-        leading_x = self.leading(step.m if step.transpose_x else step.k)
-        alpha, beta = self.constant(type_, one), self.constant(type_, zero)
-        sizes = [step.m * step.n, step.m * step.k, step.k * step.n]
-        places = [self.pointer(place) for place in (step.out, step.x, step.y)]
-        for item in range(step.batch):
-            out, x, y = [
-                self.shifted(pointer, item * size * step.dtype.itemsize)
-                for pointer, size in zip(places, sizes, strict=True)
+        shown = ", ".join(f"ptr {arg}" for arg in args)
+        self.lines.append(f"call void @{routine}({shown})")
+
+    def at(self, item: str) -> Callable[[str, int], str]:
+        """A function from a pointer and the bytes of an item to that item's address."""
+
+        def address(pointer: str, nbytes: int) -> str:
+            name = f"%a{len(self.lines)}"
+            self.lines += [
+                f"{name}.o = mul i64 {item}, {nbytes}",
+                f"{name} = getelementptr i8, ptr {pointer}, i64 {name}.o",
             ]
-            args = [*flags, *integers, alpha, y, leading_y, x, leading_x, beta]
-            args += [out, self.leading(step.n)]
-            shown = ", ".join(f"ptr {arg}" for arg in args)
-            self.lines.append(f"call void @{routine}({shown})")
+            return name
+
+        return address
+
+    def one_thread(self, number: int) -> None:
+        """Has BLAS use one thread: waking others costs more than a small product."""
+        address = set_threads_address()
+        if self.threads is None and address is not None:
+            self.threads = f"%t{number}"
+            self.lines.append(f"{self.threads} = {_set_threads(address)}(i32 1)")
+
+    def restore_threads(self) -> None:
+        """Has BLAS use as many threads as before."""
+        address = set_threads_address() if self.threads else None
+        if address is not None:
+            name = f"%r{len(self.lines)}"
+            self.lines.append(f"{name} = {_set_threads(address)}(i32 {self.threads})")
+        self.threads = None
 
     def leading(self, size: int) -> str:
         """A leading dimension, which BLAS wants to be at least 1."""
         return self.constant("i32", str(max(size, 1)))
-
-    def shifted(self, pointer: str, nbytes: int) -> str:
-        """A pointer some bytes on, as an operand."""
-        if not nbytes:
-            return pointer
-        name = f"%s{len(self.lines)}"
-        self.lines.append(f"{name} = getelementptr i8, ptr {pointer}, i64 {nbytes}")
-        return name
 
     def copy(self, out: Place, source: Place, nbytes: int) -> None:
         """Copies bytes."""
@@ -144,6 +194,7 @@ class _Driver:
 
     def host(self, number: int) -> None:
         """Calls back into Python, and leaves if that failed."""
+        self.restore_threads()
         callee = f"inttoptr (i64 {self.host_address} to ptr)"
         self.lines += [
             f"%h{number} = call i32 {callee}(i64 {number}, ptr %pointers)",
@@ -151,7 +202,11 @@ class _Driver:
             f"br i1 %f{number}, label %failed, label %after{number}",
         ]
         self.lines.append(f"after{number}:")
+        self.block = f"after{number}"
 
+
+# Products of fewer multiply-adds run on one thread.
+_THREADED_WORK = 2**21
 
 # BLAS routine, LLVM type, one and zero of each dtype.
 _GEMM = {
@@ -165,6 +220,10 @@ _GEMM = {
         "zeroinitializer",
     ),
 }
+
+
+def _set_threads(address: int) -> str:
+    return f"call i32 inttoptr (i64 {address} to ptr)"
 
 
 def _loaded(name: str, slot: int) -> list[str]:

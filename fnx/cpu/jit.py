@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,10 +50,11 @@ def _target_machine() -> Any:
 
 @functools.cache
 def _linker() -> LLJIT:
-    return _llvm().create_lljit_compiler(use_jit_link=True)
+    # JITLink is LLVM's newer linker; it is not complete for Windows.
+    return _llvm().create_lljit_compiler(use_jit_link=sys.platform != "win32")
 
 
-_library_names = (f"fnx{number}" for number in itertools.count())
+_library_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,6 @@ def _linked(
     for name, address in imports.items():
         builder.import_symbol(name, address)
     try:
-        return builder.link(_linker(), next(_library_names))
+        return builder.link(_linker(), f"fnx{next(_library_numbers)}")
     except RuntimeError as error:
         raise InternalError(f"the object code does not link: {error}") from None

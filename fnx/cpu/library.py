@@ -9,17 +9,34 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from types import ModuleType
 from typing import Any
+
+# Sets how many threads BLAS uses, and gives how many it used before.
+SET_THREADS = "openblas_set_num_threads_local"
 
 
 @cache
 def blas_address(routine: str) -> int:
     """The address of a BLAS routine with Fortran's conventions (32-bit integers)."""
+    capsule = _cython_blas().__pyx_capi__[routine]
+    return _pointer()(capsule, _name()(capsule))
+
+
+@cache
+def set_threads_address() -> int | None:
+    """The address of `SET_THREADS`, where SciPy's BLAS is OpenBLAS."""
+    # Looking a symbol up in the extension finds those of the libraries it is linked to.
+    function = getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+def _cython_blas() -> ModuleType:
     # lazy: SciPy takes longer to import than all of fnx, and few programs need it
     from scipy.linalg import cython_blas  # lazy: see above
 
-    capsule = cython_blas.__pyx_capi__[routine]
-    return _pointer()(capsule, _name()(capsule))
+    module: ModuleType = cython_blas
+    return module
 
 
 def _name() -> Callable[[Any], Any]:

@@ -50,7 +50,7 @@ def _dependencies() -> tuple[Any, Any]:
     try:
         # lazy: only the demo needs these two packages
         from sklearn.datasets import load_digits  # lazy: see above
-        from tqdm import tqdm  # lazy: see above
+        from tqdm import tqdm  # type: ignore[import-untyped]  # lazy: see above
     except ImportError as error:
         raise ImportError(f"{error}; the demo needs: {INSTALL}") from error
     return load_digits, tqdm

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 import fnx
 import fnx.numpy as fnp
 from fnx import nn, optim, random
@@ -78,7 +80,7 @@ def dense(layer: dict[str, Any], x: Any) -> Any:
 
 def loss(params: Params, images: Any, labels: Any) -> Any:
     """The mean cross-entropy of the predictions."""
-    scores = nn.log_softmax(predict(params, images))
+    scores: Any = nn.log_softmax(predict(params, images))
     return -(nn.one_hot(labels, 10) * scores).sum(-1).mean()
 
 
@@ -106,19 +108,19 @@ def make_step(optimizer: optim.GradientTransformation) -> Any:
 def load_data(load_digits: Any) -> Data:
     """The images that `load_digits` gives, always shuffled and split alike."""
     images, labels = load_digits(return_X_y=True)
-    order = random.permutation(random.key(0), len(images))
-    images = fnp.array(images / 16, "float32")[order]
-    labels = fnp.array(labels, "int32")[order]
-    test = slice(None, TEST_IMAGES)
-    rest = slice(TEST_IMAGES, None)
-    return Data(images[rest], labels[rest], images[test], labels[test])
+    order = np.asarray(random.permutation(random.key(0), len(images)))
+    images = (images / 16).astype("float32")[order]
+    labels = labels.astype("int32")[order]
+    rest, test = images[TEST_IMAGES:], images[:TEST_IMAGES]
+    rest_labels, test_labels = labels[TEST_IMAGES:], labels[:TEST_IMAGES]
+    return Data(*map(fnp.asarray, (rest, rest_labels, test, test_labels)))
 
 
 def batches(data: Data, size: int, epochs: int, key: Any) -> Iterator[tuple[Any, Any]]:
     """Batches of shuffled images; what is left of an epoch is dropped."""
     count = len(data.images)
     for epoch in range(epochs):
-        order = random.permutation(random.fold_in(key, epoch), count)
+        order: Any = random.permutation(random.fold_in(key, epoch), count)
         for start in range(0, count - size + 1, size):
             chosen = order[start : start + size]
             yield data.images[chosen], data.labels[chosen]
@@ -151,8 +153,9 @@ def train(data: Data, seed: int, epochs: int, size: int, bar: Any) -> Run:
     step, (params, state, *first) = prepare(data, seed, steps, size)
     example = (params, state, *first)
     trace_seconds = _time_to_trace_and_compile(step, example)
-    start, value = time.perf_counter(), None
+    value: Any = None
     stream = batches(data, size, epochs, random.key(seed + 1))
+    start = time.perf_counter()
     for images, labels in bar(stream, total=steps):
         params, state, value = step(params, state, images, labels)
     seconds = time.perf_counter() - start

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fnx.demo.digits import Run
-from fnx.runtime.executable import Executable, executable_for
-
-STAGES = ("program", "plan", "kernel", "llvm", "asm")
+from fnx.runtime.executable import STAGES, Executable, executable_for
 
 
 def executable_of(step: Any, example: tuple[Any, ...]) -> Executable:

@@ -70,6 +70,9 @@ class Nest:
 BLOCK = 4096
 """A sum of more than twice as many floats is made of sums over blocks of about this."""
 
+LONG = 64
+"""Loops at least so long are tiled where they transpose."""
+
 
 def rewrite_loops(
     table: ExprTable, domain: tuple[LoopIndex, ...], stores: tuple[Store, ...]
@@ -103,8 +106,7 @@ def _replaced(table: ExprTable, nest: Nest, replacements: _Replacements) -> Nest
     done: dict[Expr, Expr] = {i: r.index for i, r in replacements.items()}
 
     def loops(indices: tuple[LoopIndex, ...]) -> tuple[LoopIndex, ...]:
-        kept = _Replacement
-        each = (replacements.get(i, kept(i, (i,))).loops for i in indices)
+        each = (replacements[i].loops if i in replacements else (i,) for i in indices)
         return tuple(loop for part in each for loop in part)
 
     for expr in nest.exprs:
@@ -213,13 +215,15 @@ def _tiled(table: ExprTable, nest: Nest) -> Nest:
 def _is_transposed(offset: IndexExpr, outer: LoopIndex, inner: LoopIndex) -> bool:
     """Whether only the outer one of two long loops walks this memory in order."""
     step = stride(offset, inner)
-    far = step is not None and abs(step) > 1 and inner.extent >= 64
+    far = step is not None and abs(step) > 1 and inner.extent >= LONG
     return far and stride(offset, outer) in (1, -1)
 
 
 def _tile_size(extent: int) -> int:
     """A divisor of a long extent near that of a cache line; 0 where there is none."""
-    sizes = [n for n in range(4, 33) if extent >= 64 and extent % n == 0]
+    if extent < LONG:
+        return 0
+    sizes = [n for n in range(4, min(32, extent // 2) + 1) if extent % n == 0]
     return min(sizes, key=lambda n: abs(n - 12), default=0)
 
 

@@ -7,7 +7,7 @@ Receives a `Kernel`; next on the walk: the backends, `fnx/cpu/emit.py`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from fnx.dtypes import short
 from fnx.kernel.expr import (
@@ -46,11 +46,11 @@ def kernel_text(kernel: Kernel) -> str:
     return "\n".join(lines + _Printer(names).body(kernel.body, 1)) + "\n"
 
 
-def structural_key(kernel: Kernel) -> Hashable:
+def structural_key(buffers: Sequence[Buffer], body: tuple[Stmt, ...]) -> Hashable:
     """Equal for kernels that differ only in their names and those of their buffers."""
-    names = {buffer: f"b{n}" for n, buffer in enumerate(kernel.buffers)}
-    types = tuple((buffer.dtype.num, buffer.role) for buffer in kernel.buffers)
-    return types, "\n".join(_Printer(names).body(kernel.body, 0))
+    names = {buffer: f"b{n}" for n, buffer in enumerate(buffers)}
+    types = tuple((buffer.dtype.num, buffer.role) for buffer in buffers)
+    return types, "\n".join(_Printer(names).body(body, 0))
 
 
 class _Printer:

@@ -212,7 +212,7 @@ def _scipy(name: str) -> Callable[..., Array]:
     """A function of `scipy.special`, imported at its first call: it is slow to load."""
 
     def function(*args: Array) -> Array:
-        import scipy.special  # lazily, see above
+        import scipy.special  # lazy: it is slow to load
 
         return np.asarray(getattr(scipy.special, name)(*args))
 

@@ -47,8 +47,7 @@ def schedule(
         other = vectorized(_placed(table, nest, order))
         if REORDER * other[0] < cost:
             cost, body = other
-    kernel = Kernel(name, buffers, body)
-    return Kernel(name, buffers, body, structural_key(kernel))
+    return Kernel(name, buffers, body, structural_key(buffers, body))
 
 
 def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:
@@ -93,7 +92,6 @@ class Scope:
         self.index, self.parent = index, parent
         self.stmts: list[Stmt] = []
         self.ready: set[Expr] = set()
-        self.depth: int = parent.depth + 1 if parent else 0
         outer = parent.indices if parent else frozenset[LoopIndex]()
         self.indices: frozenset[LoopIndex] = outer | {index} if index else outer
 

@@ -100,7 +100,7 @@ def _most_registers(loop: Loop, operations: int, width: int) -> int:
     if operations + sum(_update_cost(fold, width) for fold in folds) > LIGHT:
         return 2 if inner else 1
     accumulators = sum(len(fold.bodies) for fold in folds)
-    return min(8 if inner else 4, 8 // max(accumulators, 1))
+    return min(8 if inner else 4, max(8 // max(accumulators, 1), 1))
 
 
 def _at_most(width: int, extent: int) -> int:
@@ -169,7 +169,7 @@ class _Costs:
         match expr:
             case Op(name="div" | "rem") if dtypes.is_integer(expr.dtype):
                 self.per_lane += 4  # no vector unit divides integers
-            case Op(name="rem" | "huge_quadrant" | "huge_remainder"):
+            case Op(name="rem"):
                 self.per_lane += 20
             case Op():
                 self.per_register[size] += _scalar_cost(expr)

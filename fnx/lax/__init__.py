@@ -148,11 +148,12 @@ from fnx.lax.structure import (
     slice_in_dim,
     split,
     squeeze,
+    stack,
     tile,
     transpose,
+    unstack,
     zeros_like_array,
 )
-from fnx.numpy.joining import stack, unstack
 from fnx.numpy.scalars import dtype
 from fnx.numpy.shaping import broadcast_shapes
 

@@ -155,9 +155,7 @@ def dot_general(
     >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
     (2, 4)
     """
-    contract, batch = [
-        tuple([tuple(axes) for axes in pair]) for pair in dimension_numbers
-    ]
+    contract, batch = [(tuple(x), tuple(y)) for x, y in dimension_numbers]
     wanted = preferred_element_type
     return dots.dot_general(
         as_array("dot_general", lhs),

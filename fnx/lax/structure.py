@@ -160,6 +160,17 @@ def pad(
     return shapes.pad(x, value, low=low, high=high, interior=interior)
 
 
+def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
+    """The arrays, of one shape and dtype, along a new axis."""
+    place = axis_index("stack", axis, as_array("stack", operands[0]).ndim + 1)
+    return concatenate([shaping.expand_dims(x, place) for x in operands], place)
+
+
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The arrays along an axis, which they do not have any more."""
+    return joining.unstack(x, axis=axis)
+
+
 def tile(operand: ArrayLike, reps: Ints) -> Array:
     """The array repeated as a whole, so many times along each axis."""
     return joining.tile(operand, tuple(reps))
@@ -272,7 +283,7 @@ def _start(start: ArrayLike, n: int, wrap: bool) -> Any:
 def _starts(starts: Any, shape: tuple[int, ...], wrap: Any) -> list[Any]:
     """The starts as scalars of one dtype."""
     if isinstance(starts, Array | np.ndarray):
-        starts = [starts[i] for i in range(starts.shape[0])]
+        starts = joining.unstack(starts)
     flags = [wrap] * len(shape) if isinstance(wrap, bool) else wrap
     if len(starts) != len(shape):
         raise errors.ShapeError(
@@ -427,9 +438,9 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: Sequence[int] = ()
 
 
-def _mode(mode: Any) -> str:
+def _mode(mode: Any, default: str) -> str:
     if mode is None:
-        return "fill"
+        return default
     if isinstance(mode, GatherScatterMode):
         return mode.value
     names = {"clip": "clip", "fill": "fill", "drop": "fill"}
@@ -456,15 +467,15 @@ def gather(
 ) -> Array:
     """Windows of an array, each beginning at an index vector (the last axis).
 
-    By default windows out of bounds are filled with `fill_value` (NaN; the lowest
-    integer). The two promises are accepted; nothing depends on them.
+    Windows out of bounds are moved inside, or with `mode="fill"` become `fill_value`
+    (NaN; the lowest integer). The two promises are accepted; nothing depends on them.
     """
     return gather_(
         as_array("gather", operand),
         as_array("gather", start_indices, 1),
         dims=_dims(dimension_numbers),
         sizes=tuple(slice_sizes),
-        mode=_mode(mode),
+        mode=_mode(mode, "clip"),
         fill_value=fill_value,
     )
 
@@ -485,7 +496,7 @@ def _scatter(name: str, op: Any, summary: str) -> Any:
             as_array(name, scatter_indices, 1),
             as_array(name, updates, 2),
             dims=_dims(dimension_numbers),
-            mode=_mode(mode),
+            mode=_mode(mode, "fill"),
             unique=unique_indices,
         )
 

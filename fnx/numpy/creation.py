@@ -293,7 +293,7 @@ def arange(
         found = dtypes.promote(*pairs)[0]
     else:
         found = dtypes.as_dtype(dtype)
-    values = [x if is_scalar(x) else np.asarray(x)[()] for x in bounds]
+    values: list[Any] = [x if is_scalar(x) else np.asarray(x)[()] for x in bounds]
     if stop is None:
         values = [0, values[0], *values[1:]]
     if not dtypes.is_integer(found):

@@ -18,6 +18,7 @@ from fnx.numpy.creation import arange, astype, full
 from fnx.numpy.operands import (
     ArrayLike,
     DTypeLike,
+    Shape,
     as_array,
     axes_tuple,
     axis_index,
@@ -223,12 +224,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
     return cast(_lower(shape, k), wanted)
 
 
-def _lower(shape: tuple[int, int], k: int) -> Array:
+def _lower(shape: Shape, k: int) -> Array:
     """Whether an index lies on or below the k-th diagonal."""
     return ge(*_row_and_column(shape, k))
 
 
-def _row_and_column(shape: tuple[int, int], k: int) -> tuple[Array, Array]:
+def _row_and_column(shape: Shape, k: int) -> tuple[Array, Array]:
     """Row index plus k, and column index: equal on the k-th diagonal."""
     row, column = [iota(shape=shape, dtype=dtypes.int32, axis=i) for i in (0, 1)]
     return (add(row, k) if k else row), column

@@ -39,15 +39,20 @@ from fnx.ops.shape import part_of
 Arrays = Sequence[ArrayLike] | Array | np.ndarray
 
 
-def _arrays(function: str, arrays: Arrays, dtype: DTypeLike = None) -> list[Array]:
-    """The arrays of a sequence (or along the first axis of one) in one dtype."""
+def _items(function: str, arrays: Arrays) -> list[Any]:
+    """The arrays of a sequence, or along the first axis of one."""
     if isinstance(arrays, Array | np.ndarray):
-        arrays = [arrays[i] for i in range(arrays.shape[0])]
+        return list(unstack(arrays))
     if not isinstance(arrays, Sequence) or not arrays:
         raise errors.ArgumentError(
             f"{function} takes a sequence of at least one array, got {arrays!r}"
         )
-    values, found, weak = promoted(function, arrays)
+    return list(arrays)
+
+
+def _arrays(function: str, arrays: Arrays, dtype: DTypeLike = None) -> list[Array]:
+    """The arrays of a sequence in one dtype."""
+    values, found, weak = promoted(function, _items(function, arrays))
     wanted = found if dtype is None else dtypes.as_dtype(dtype)
     weak = weak and dtype is None
     return [cast(as_array(function, x), wanted, weak) for x in values]
@@ -138,16 +143,6 @@ def column_stack(tup: Arrays) -> Array:
     """
     many = [as_array("column_stack", x) for x in _items("column_stack", tup)]
     return concatenate([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in many], 1)
-
-
-def _items(function: str, arrays: Arrays) -> list[Any]:
-    if isinstance(arrays, Array | np.ndarray):
-        return [arrays[i] for i in range(arrays.shape[0])]
-    if not isinstance(arrays, Sequence) or not arrays:
-        raise errors.ArgumentError(
-            f"{function} takes a sequence of at least one array, got {arrays!r}"
-        )
-    return list(arrays)
 
 
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:

@@ -47,7 +47,8 @@ def read(function: str, x: Any, position: int = 0) -> Any:
     if hasattr(x, "__jax_array__"):
         return read(function, x.__jax_array__(), position)
     if isinstance(x, _SCALARS):  # a subclass, such as an IntEnum
-        return next(kind(x) for kind in _SCALARS if isinstance(x, kind))
+        kinds: tuple[Any, ...] = _SCALARS
+        return next(kind(x) for kind in kinds if isinstance(x, kind))
     raise errors.ArgumentError(
         f"{function} takes arrays and scalars, got {type(x).__name__} at position "
         f"{position}. Convert it with fnx.numpy.array(...) first."

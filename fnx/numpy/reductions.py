@@ -167,6 +167,7 @@ def _extremum(
 ) -> Array:
     x = as_array(name, a)
     largest = name == "max"
+    op: Any
     if dtypes.is_bool(x.dtype):
         op = reduce.reduce_or if largest else reduce.reduce_and
     else:

@@ -22,6 +22,7 @@ from fnx.numpy.operands import (
     axis_index,
     broadcast,
     cast,
+    promoted,
     refuse,
 )
 from fnx.numpy.reductions import Axis, any, sum

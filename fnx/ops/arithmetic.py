@@ -54,7 +54,7 @@ class _Sum(Elementwise):
         )
 
     def identity(self, inputs: Sequence[Any]) -> Any:
-        """x + (-0.0), x - 0.0, and x ± 0 of integers are x."""
+        """The other operand of x + (-0.0), x - 0.0, and x ± 0 of integers."""
         x, y = inputs
         if not isinstance(y, Literal) or y.value != 0:
             return None
@@ -92,7 +92,7 @@ class _Mul(Elementwise):
         return (mul(ct, y), None) if is_linear(x) else (None, mul(x, ct))
 
     def identity(self, inputs: Sequence[Any]) -> Any:
-        """x * 1 is x."""
+        """The other operand of a product with 1."""
         for one, other in (inputs, inputs[::-1]):
             if isinstance(one, Literal) and one.value == 1:
                 return other
@@ -114,6 +114,10 @@ class _StrongZero(Elementwise):
     def transpose(self, ct: Any, c: Any, t: Any) -> Sequence[Any]:
         """The same product with the cotangent."""
         return None, mul_strong_zero(c, ct)
+
+    def identity(self, inputs: Sequence[Any]) -> Any:
+        """A tangent of 1 leaves the coefficient; a coefficient of 1 the tangent."""
+        return mul.identity(inputs)
 
 
 class _TangentProduct(Elementwise):

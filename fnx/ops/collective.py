@@ -19,7 +19,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core import axes
 from fnx.core.primitive import MappedAxis, Primitive
-from fnx.core.program import Literal
+from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import mul, select
@@ -93,7 +93,7 @@ class _Collective(Primitive):
         axis_size: int,
     ) -> tuple[Any, Any]:
         """Linear: the same collective of the tangents."""
-        axis = {"axis_name": axis_name, "axis_size": axis_size}
+        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
         return self(*primals, **axis), self(*tangents, **axis)
 
     def alone(self, axis_name: Hashable, axis_size: int) -> None:
@@ -138,6 +138,17 @@ class _Psum(_Collective):
         """A sum along the axis; a value that all share is counted `size` times."""
         return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), False
 
+    def identity(
+        self, inputs: Sequence[Atom], *, axis_name: Hashable, axis_size: int
+    ) -> Atom | None:
+        """A literal is the same on all replicas, so that the sum is known."""
+        (x,) = inputs
+        if not isinstance(x, Literal):
+            return x if axis_size == 1 else None
+        size = _number(axis_size, x.type.dtype).value
+        with np.errstate(all="ignore"):
+            return Literal(x.value * size, x.type)
+
 
 class _Extreme(_Collective):
     """pmax and pmin: the largest or smallest of all replicas' values, on each."""
@@ -172,7 +183,7 @@ class _Extreme(_Collective):
     ) -> tuple[Any, Any]:
         """The mean of the tangents of the replicas that have the extreme value."""
         ((x,), (t,)) = primals, tangents
-        axis = {"axis_name": axis_name, "axis_size": axis_size}
+        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
         output = self(x, **axis)
         tied = winners(x, output)
         total = psum(select(tied, t, 0), **axis)
@@ -182,6 +193,13 @@ class _Extreme(_Collective):
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The extreme along the axis; a value that all share is the extreme."""
         return self.reduce(x, axes=(0,)) if is_mapped else x, False
+
+    def identity(
+        self, inputs: Sequence[Atom], *, axis_name: Hashable, axis_size: int
+    ) -> Atom | None:
+        """A literal is the same on all replicas."""
+        (x,) = inputs
+        return x if isinstance(x, Literal) or axis_size == 1 else None
 
 
 class _AllGather(_Collective):
@@ -304,8 +322,7 @@ class _Ppermute(Primitive):
     ) -> Any:
         size = axes.axis_size(axis_name) if axis_size is None else axis_size
         pairs = tuple(sorted([(int(i), int(j)) for i, j in perm]))
-        params = {"axis_name": axis_name, "axis_size": size, "perm": pairs}
-        return bind(self, (x,), params)
+        return bind(self, (x,), _params(axis_name, size, pairs))
 
     def infer(
         self, x: ArrayType, *, axis_name: Hashable, axis_size: int, perm: Replicas
@@ -339,7 +356,7 @@ class _Ppermute(Primitive):
         perm: Replicas,
     ) -> tuple[Any, Any]:
         """Linear."""
-        params = {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
+        params = _params(axis_name, axis_size, perm)
         return self(*primals, **params), self(*tangents, **params)
 
     def transpose(
@@ -368,8 +385,7 @@ class _Ppermute(Primitive):
         """The rows in their new order on its own axis; itself on any other."""
         ((x,), (is_mapped,)) = args, mapped
         if axis.name is None or axis.name != axis_name:
-            params = {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
-            return self(x, **params), is_mapped
+            return self(x, **_params(axis_name, axis_size, perm)), is_mapped
         if not is_mapped and len(perm) == axis_size:
             return x, False
         rows = x if is_mapped else along(axis, x)
@@ -388,6 +404,17 @@ class _AxisIndex(Primitive):
     def infer(self, *, axis_name: Hashable, axis_size: int) -> ArrayType:
         """int32, as in JAX."""
         return ArrayType((), dtypes.int32)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+    ) -> tuple[Any, None]:
+        """It has no operand that could move."""
+        return self(axis_name=axis_name, axis_size=axis_size), None
 
     def reference(self, *, axis_name: Hashable, axis_size: int) -> Any:
         """0: the axis has one replica."""
@@ -413,6 +440,10 @@ def pmean(x: Any, axis_name: Hashable) -> Any:
     """The mean of all replicas' floating-point values, the same on each."""
     total = psum(x, axis_name=axis_name)
     return div(total, _number(axes.axis_size(axis_name), total.dtype))
+
+
+def _params(axis_name: Hashable, axis_size: int, perm: Replicas) -> dict[str, Any]:
+    return {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
 
 
 def _number(n: int, dtype: np.dtype[Any]) -> Literal:

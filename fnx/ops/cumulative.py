@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import MappedAxis
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
-from fnx.ops.families import FLOAT, NUMBER, REAL, widened
+from fnx.ops.families import FLOAT, NUMBER, REAL, OnHost, widened
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import padded_along
@@ -26,7 +26,7 @@ from fnx.ops.shape import padded_along
 Parts = tuple[Any, ...]
 
 
-class Cumulative(Primitive):
+class Cumulative(OnHost):
     """Accumulates a NumPy ufunc along `axis`, from the end if `reverse`."""
 
     def __init__(self, name: str, kinds: str, numpy: np.ufunc) -> None:

@@ -227,7 +227,7 @@ class _Abs(Smooth):
 
 sign = _Sign("sign", NUMBER, np.sign, scalar=formulas.sign_element, cheap=True)
 abs = _Abs("abs", NUMBER, np.abs, lambda out, x: sign(x), bounded=True, cheap=True)
-copysign = Smooth(
+copysign: Smooth = Smooth(
     "copysign",
     FLOAT,
     np.copysign,
@@ -303,7 +303,7 @@ def _exponent_partial(out: Any, x: Any, p: Any) -> Any:
     return mul_strong_zero(out, log(select(eq(x, 0), 1, x)))
 
 
-div = _Div(
+div: _Div = _Div(
     "div",
     NUMBER,
     formulas.divide,
@@ -414,7 +414,7 @@ def _atan2_partial(x: Any, y: Any) -> Any:
 
 
 sin = Smooth("sin", INEXACT, np.sin, lambda out, x: cos(x))
-cos = Smooth("cos", INEXACT, np.cos, lambda out, x: neg(sin(x)))
+cos: Smooth = Smooth("cos", INEXACT, np.cos, lambda out, x: neg(sin(x)))
 tan = Smooth("tan", INEXACT, np.tan, _sec2)
 asin = Smooth("asin", INEXACT, np.arcsin, lambda out, x: rsqrt(one_minus_square(x)))
 acos = Smooth(
@@ -429,8 +429,8 @@ atan2 = Smooth(
     lambda out, y, x: neg(_atan2_partial(y, x)),
 )
 sinh = Smooth("sinh", INEXACT, np.sinh, lambda out, x: cosh(x))
-cosh = Smooth("cosh", INEXACT, np.cosh, lambda out, x: sinh(x))
-tanh = Smooth("tanh", INEXACT, np.tanh, lambda out, x: _sech2(x), bounded=True)
+cosh: Smooth = Smooth("cosh", INEXACT, np.cosh, lambda out, x: sinh(x))
+tanh: Smooth = Smooth("tanh", INEXACT, np.tanh, lambda out, x: _sech2(x), bounded=True)
 asinh = Smooth("asinh", INEXACT, np.arcsinh, _asinh_partial, bounded=True)
 acosh = Smooth(
     "acosh",

@@ -37,6 +37,14 @@ def kind(dtype: np.dtype[Any]) -> str:
     return FLOAT if dtypes.is_float(dtype) else dtype.kind
 
 
+class OnHost(Primitive):
+    """An operation without native code: a plan calls back for its reference rule."""
+
+    def steps(self, plan: Any, *inputs: Any, **params: Any) -> None:
+        """One callback."""
+        plan.host()
+
+
 class Elementwise(Primitive):
     """Applies a scalar operation at every place.
 
@@ -63,6 +71,7 @@ class Elementwise(Primitive):
         self.cheap = cheap
 
     def __call__(self, *args: Any, **params: Any) -> Any:
+        """Applies the operation; Python scalars take the other operands' dtype."""
         operands = self._with_literals(args)
         if operands is not args and _are_literals(operands, args):
             return self._folded(operands, params)
@@ -104,7 +113,7 @@ class Elementwise(Primitive):
         shape = self._common_shape(types)
         self.check_dtypes(types)
         dtype = self.result_dtype(*[t.dtype for t in types])
-        return ArrayType(shape, dtype, all([t.weak for t in types]))
+        return ArrayType(shape, dtype, all(t.weak for t in types))
 
     def _common_shape(self, types: Sequence[ArrayType]) -> tuple[int, ...]:
         shape: tuple[int, ...] = ()
@@ -137,6 +146,15 @@ class Elementwise(Primitive):
         wide = [widened(array) for array in arrays]
         value = self.numpy(*wide, **params)
         return np.asarray(value, self.result_dtype(*[a.dtype for a in arrays]))
+
+    def absorb(
+        self, inputs: Sequence[Any], makers: Mapping[Any, Any], **params: Any
+    ) -> tuple[Sequence[Any], dict[str, Any]] | None:
+        """A broadcast literal may stand as the literal, beside an operand in full."""
+        plain = [_unbroadcast(atom, makers) for atom in inputs]
+        if plain == list(inputs) or _are_literals(plain, plain):
+            return None
+        return plain, params
 
     def batch(
         self,
@@ -200,6 +218,15 @@ class Stepwise(Elementwise):
     jvp = Predicate.jvp
 
 
+def _unbroadcast(atom: Any, makers: Mapping[Any, Any]) -> Any:
+    """The literal that an atom is a broadcast of, or the atom."""
+    maker = makers.get(atom)
+    if maker is None or maker.primitive is not primitive("broadcast_in_dim"):
+        return atom
+    source = maker.inputs[0]
+    return source if isinstance(source, Literal) else atom
+
+
 def widened(array: Any) -> Any:
     """The array in the dtype it is computed in: float32 for 16-bit floats."""
     dtype = dtypes.compute_dtype(array.dtype)
@@ -220,12 +247,12 @@ def literal(value: complex, dtype: np.dtype[Any]) -> Literal:
 
 
 def _literal(value: Any, dtype: np.dtype[Any] | None) -> Any:
-    for scalar, kinds in _BESIDE.items():
-        if isinstance(value, scalar):
-            fits = dtype is not None and kind(dtype) in kinds
-            # One that does not fit keeps its own dtype, of which `infer` complains.
-            return literal(value, dtype) if fits else Literal(value)
-    return value
+    if not isinstance(value, bool | int | float | complex):
+        return value
+    kinds = next(_BESIDE[scalar] for scalar in _BESIDE if isinstance(value, scalar))
+    if dtype is None or kind(dtype) not in kinds:
+        return Literal(value)  # one that does not fit: `infer` complains of its dtype
+    return literal(value, dtype)
 
 
 def _are_literals(operands: Sequence[Any], args: Sequence[Any]) -> bool:

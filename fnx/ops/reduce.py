@@ -187,6 +187,12 @@ class _Product(Reduction):
 class _Logical(Reduction):
     """reduce_or and reduce_and: of booleans, or of the bits of integers."""
 
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints
+    ) -> tuple[Any, None]:
+        """A step function has derivative zero."""
+        return self(*primals, axes=axes), None
+
 
 class _Place(Primitive):
     """argmax and argmin: the index of the first NaN, else of the first best element."""

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import MappedAxis
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
-from fnx.ops.families import widened
+from fnx.ops.families import OnHost, widened
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.rearrange import check_axes
 from fnx.ops.shape import all_along, iota, reshape
 
 
-class _Sort(Primitive):
+class _Sort(OnHost):
     """sort(*operands, axis, num_keys, stable): all operands in the order of the keys.
 
     The first `num_keys` operands are the keys, the first of them the most significant.
@@ -94,7 +94,7 @@ class _Sort(Primitive):
         return self(*args, **raised), (is_mapped,) * len(args)
 
 
-class _TopK(Primitive):
+class _TopK(OnHost):
     """top_k(x, k, axis): the k largest elements, in descending order, and their places.
 
     NaN counts as larger than every number; of equal elements the first come first.

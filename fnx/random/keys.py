@@ -134,10 +134,13 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
            [ 928981903, 3453687069]], dtype=uint32)
     """
     shape = shape_of("split", num)
-    words = hashed(key_words("split", key), shape)
+    return _like(key, _split(key_words("split", key), shape))
+
+
+def _split(words: Words, shape: Shape) -> Any:
     column = (*shape, 1)
-    columns = [reshape(word, shape=column) for word in words]
-    return _like(key, concatenate(*columns, axis=len(shape)))
+    columns = [reshape(word, shape=column) for word in hashed(words, shape)]
+    return concatenate(*columns, axis=len(shape))
 
 
 def fold_in(key: Any, data: Any) -> Any:
@@ -198,8 +201,8 @@ def key_words(sampler: str, key: Any) -> Words:
 
 def split_words(words: Words, count: int) -> list[Words]:
     """The words of several new keys: what `split` does, for samplers."""
-    high, low = hashed(words, (count,))
-    return [(row(high, n), row(low, n)) for n in range(count)]
+    keys = _split(words, (count,))
+    return [(row(key, 0), row(key, 1)) for key in [row(keys, n) for n in range(count)]]
 
 
 def hashed(words: Words, shape: Shape) -> Words:

@@ -7,6 +7,7 @@ Next on the walk: `backend.py`.
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 from fnx import errors
 from fnx.compiler.pipeline import plan_program
 from fnx.config import config
+from fnx.core.cache import cached
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
@@ -88,7 +90,7 @@ def _output(
     return wrap(data.reshape(output.type.shape), output.type)
 
 
-@lru_cache(maxsize=1024)
+@cached
 def executable_for(program: Program) -> Executable:
     """The executable of a program; equal programs share one."""
     start = time.perf_counter()
@@ -96,7 +98,8 @@ def executable_for(program: Program) -> Executable:
     executable = Executable(program, plan, _build(plan))
     executable.compile_seconds = time.perf_counter() - start
     if config.debug >= 1:
-        print(f"compiled {len(plan.steps)} steps in {executable.compile_seconds:.4f} s")
+        seconds = f"{executable.compile_seconds:.4f} s"
+        print(f"compiled {len(plan.steps)} steps in {seconds}", file=sys.stderr)
     return executable
 
 

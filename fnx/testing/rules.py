@@ -30,6 +30,10 @@ def state(primitive: Primitive, rule: str) -> str:
     if rule == "transpose":
         return MISSING if primitive.linear else FREE
     if rule in ("element", "steps"):
+        # A collective over a named axis is gone before a program runs: `batch`, where
+        # the axis is bound, replaces it.
+        if primitive.sees_axes:
+            return FREE
         runs = [primitive.has(name) for name in ("element", "steps", "body")]
         return FREE if any(runs) else MISSING
     return MISSING

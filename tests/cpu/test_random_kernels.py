@@ -7,6 +7,7 @@ that splitting, collapsing, tiling, reordering and vector loops change nothing.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ import pytest
 
 from fnx import dtypes
 from fnx.cpu import emit, jit
-from fnx.kernel import scalar
+from fnx.kernel import loops, scalar
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import (
@@ -83,7 +84,9 @@ class Interpreter:
         (body,) = fold.bodies
         total = None
         for point in itertools.product(*(range(i.extent) for i in fold.indices)):
-            value = self.value(body, {**at, **dict(zip(fold.indices, point, strict=True))})
+            value = self.value(
+                body, {**at, **dict(zip(fold.indices, point, strict=True))}
+            )
             combine = scalar.TABLE[fold.combine].numpy
             total = value if total is None else combine(total, value)[()]
         return total
@@ -163,8 +166,12 @@ class Maker:
         return self.k.fold(combine, self.rng.choice("ab"), extents, body)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_random_kernels(seed):
+@pytest.mark.parametrize("seed", range(80))
+def test_random_kernels(seed, monkeypatch):
+    if seed % 2:  # as if the loops were long
+        monkeypatch.setattr(loops, "BLOCK", 8)
+        monkeypatch.setattr(loops, "LONG", 4)
+        monkeypatch.setattr(loops, "_is_long_sum", is_long)
     maker = Maker(seed)
     k = maker.k
     shape = [maker.rng.choice(EXTENTS) for _ in range(maker.rng.randint(0, 3))]
@@ -186,6 +193,11 @@ def test_random_kernels(seed):
     arrays = [*maker.arrays.values(), out]
     library.function("main", count)(*[a.ctypes.data for a in arrays])
     np.testing.assert_array_equal(out, expected)
+
+
+def is_long(fold: Fold) -> bool:
+    length = math.prod(index.extent for index in fold.indices)
+    return fold.combine == "add" and length > 2 * loops.BLOCK
 
 
 def interpreted(maker, shape, index, offset, value) -> np.ndarray:

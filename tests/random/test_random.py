@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-import fnx.runtime.eager  # noqa: F401 - operations run at once
+import fnx
 from fnx import dtypes, errors, random, tree
 from fnx.core.primitive import MappedAxis
 from fnx.core.trace import trace
 from fnx.core.types import array_type
+from fnx.random.counters import counters
 from fnx.runtime.array import from_numpy
 from fnx.transforms.batch import map_over
+from fnx.transforms.jvp import push_forward
 
 SEEDS = (0, 1, 42, 2**31, 2**32 - 1)
 SHAPES = ((), (7,), (2, 1, 4), (2, 0, 3))
@@ -630,9 +632,36 @@ def test_samples_of_many_keys_are_those_of_each(name):
         equal(value(got)[n], sample(one))
 
 
+@pytest.mark.parametrize("name", MAPPED)
+def test_compiled_samples_are_the_eager_ones(name):
+    sample = MAPPED[name]
+    ours, eager = fnx.jit(sample)(key(15)), sample(key(15))
+    if name == "normal":  # the compiled logarithm and NumPy's differ by an ulp
+        close(ours, value(eager), 4)
+    else:
+        equal(ours, eager)
+
+
+def test_typed_keys_go_through_transformations():
+    typed = random.key(16)
+    keys = fnx.jit(random.split, static_argnums=1)(typed, 4)
+    assert isinstance(keys, random.Key) and keys.shape == (4,)
+    equal(keys.words, random.split(typed, 4).words)
+    mapped = fnx.vmap(lambda k: random.uniform(k, (2,)))(keys)
+    equal(mapped, np.stack([value(random.uniform(k, (2,))) for k in keys]))
+    assert keys[1].shape == () and keys[1:].shape == keys[..., 1:].shape == (3,)
+    grad = fnx.grad(lambda scale, k: random.normal(k) * scale)(2.0, typed)
+    equal(grad, random.normal(typed))
+
+
+def test_bare_keys_can_be_unpacked():
+    first, second = random.split(key(17))
+    np.testing.assert_array_equal(value(random.split(key(17)))[0], value(first))
+    assert second.shape == (2,)
+
+
 def test_samples_move_with_their_parameters():
     """The derivative of a sample with respect to a bound (the reparameterisation)."""
-    from fnx.transforms.jvp import push_forward
 
     def sample(low, high):
         return [random.uniform(key(), (100,), "float64", low, high)]
@@ -655,7 +684,6 @@ def test_a_stream_does_not_depend_on_the_shape():
 
 
 def test_counters_beyond_32_bits():
-    from fnx.random.counters import counters
 
     def last(shape):
         traced = trace(lambda: list(counters(shape)), ())

@@ -1,0 +1,212 @@
+"""`fnx.lax` against `jax.lax`, in one table of calls; collectives under vmap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import errors, lax
+
+RNG = np.random.default_rng(0)
+F = RNG.standard_normal((3, 4))
+P = np.abs(F) + 1.1
+Q = np.clip(F / 4, -0.9, 0.9)
+I = RNG.integers(-9, 9, (3, 4)).astype("i4")  # noqa: E741
+J = RNG.integers(1, 5, (3, 4)).astype("i4")
+B = F > 0
+C = F + 1j * P
+
+CALLS = [
+    *[(n, (F,)) for n in "neg abs sign square reciprocal floor ceil exp exp2".split()],
+    *[(n, (F,)) for n in "expm1 cbrt logistic erf erfc sin cos tan atan".split()],
+    *[(n, (F,)) for n in "sinh cosh tanh asinh is_finite round".split()],
+    *[(n, (P,)) for n in "log log1p sqrt rsqrt acosh".split()],
+    *[(n, (Q,)) for n in "asin acos atanh erf_inv".split()],
+    *[(n, (F, P)) for n in "add sub mul div rem max min atan2 nextafter".split()],
+    *[(n, (P, F)) for n in "pow complex".split()],
+    *[(n, (F, F[::-1].copy())) for n in "eq ne lt le gt ge".split()],
+    *[(n, (I, J)) for n in "add sub mul div rem max bitwise_and bitwise_or".split()],
+    *[(n, (I, J)) for n in "bitwise_xor shift_left shift_right_arithmetic".split()],
+    *[(n, (J,)) for n in "bitwise_not population_count clz".split()],
+    *[(n, (C,)) for n in "real imag conj abs exp neg".split()],
+    ("shift_right_logical", (I, J)),
+    ("conj", (F,)),
+    ("round", (np.array([0.5, 1.5, -2.5, 0.49999999999999994, -0.2]),)),
+    ("integer_pow", (F, 3)),
+    ("pow", (F, 2)),
+    ("add", (F, 1.0)),
+    ("max", (F, 0.0)),
+    ("clamp", (0.0, F, 1.0)),
+    ("select", (B, F, P)),
+    ("select_n", (B, F, P)),
+    ("select_n", (J % 3, F, P, F)),
+    ("convert_element_type", (F, "int32")),
+    ("bitcast_convert_type", (F, "int64")),
+    ("reshape", (F, (2, 6))),
+    ("reshape", (F, (2, 6), (1, 0))),
+    ("transpose", (F, (1, 0))),
+    ("expand_dims", (F, (0, 2))),
+    ("squeeze", (F[None], (0,))),
+    ("collapse", (F[None], 0, 2)),
+    ("broadcast", (F, (2,))),
+    ("broadcast_in_dim", (F, (3, 2, 4), (0, 2))),
+    ("rev", (F, (0, 1))),
+    ("concatenate", ([F, P], 1)),
+    ("split", (F, (1, 2), 0)),
+    ("pad", (F, 0.0, [(1, 2, 1), (-1, 0, 0)])),
+    ("tile", (F, (2, 1))),
+    ("iota", ("int32", 4)),
+    ("broadcasted_iota", ("int32", (2, 3), 1)),
+    ("full", ((2,), 3.0)),
+    ("full_like", (F, 2)),
+    ("slice", (F, (0, 1), (3, 4), (2, 1))),
+    ("slice_in_dim", (F, 1, None, 2, 1)),
+    ("slice_in_dim", (F, -3, -1)),
+    ("index_in_dim", (F, -1, 1, False)),
+    ("dynamic_slice", (F, (1, 3), (2, 2))),
+    ("dynamic_slice", (F, (-1, 0), (1, 2))),
+    ("dynamic_slice_in_dim", (F, 3, 2, 1)),
+    ("dynamic_index_in_dim", (F, 2, 1, False)),
+    ("dynamic_update_slice", (F, P[:2, :2], (1, 3))),
+    ("dynamic_update_slice_in_dim", (F, P[:, :2], 3, 1)),
+    ("dynamic_update_index_in_dim", (F, P[0], 1, 0)),
+    *[(f"reduce_{n}", (F, (0,))) for n in "sum prod max min".split()],
+    ("reduce_sum", (F, (1, 0))),
+    ("reduce_and", (B, (0,))),
+    ("reduce_or", (B, (1,))),
+    ("argmax", (F, 1, np.int32)),
+    ("argmin", (F, 0, np.int64)),
+    *[(f"cum{n}", (F, 1)) for n in "sum prod max min logsumexp".split()],
+    ("cumsum", (F, 0, True)),
+    ("sort", (F, 0)),
+    ("sort", ((I[0], F[0]),)),
+    ("sort_key_val", (I[0], F[0])),
+    ("top_k", (F, 2)),
+    ("dot", (F, P.T)),
+    ("dot_general", (F, P, (((1,), (1,)), ((0,), (0,))))),
+    ("batch_matmul", (F[None], P.T[None])),
+    ("stack", ([F, P], 1)),
+    ("unstack", (F, 1)),
+]
+
+
+def _ours(x):
+    if isinstance(x, list):
+        return [_ours(y) for y in x]
+    return fnp.array(x) if isinstance(x, np.ndarray) else x
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    ("name", "args"), CALLS, ids=[f"{i}-{c[0]}" for i, c in enumerate(CALLS)]
+)
+def test_as_jax(name, args, jax):
+    want = getattr(jax.lax, name)(*args)
+    got = getattr(lax, name)(*map(_ours, args))
+    many = isinstance(want, tuple | list)
+    assert isinstance(got, tuple | list) == many
+    for g, w in zip(got if many else [got], want if many else [want], strict=True):
+        assert g.shape == w.shape
+        assert g.dtype.kind == w.dtype.kind
+        np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("mode", ["clip", "fill", "promise_in_bounds", None])
+def test_gather_and_scatter_as_jax(mode, jax):
+    indices = np.array(
+        [[0], [2], [1]] if mode == "promise_in_bounds" else [[0], [7], [1]]
+    )
+    numbers = ((1,), (0,), (0,))
+    want = jax.lax.gather(
+        F, indices, jax.lax.GatherDimensionNumbers(*numbers), (1, 4), mode=mode
+    )
+    dims = lax.GatherDimensionNumbers(*numbers)
+    got = lax.gather(fnp.array(F), indices, dims, (1, 4), mode=mode)
+    np.testing.assert_array_equal(got, want)
+    for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_max"):
+        theirs = jax.lax.ScatterDimensionNumbers(*numbers)
+        ours = lax.ScatterDimensionNumbers(*numbers)
+        want = getattr(jax.lax, name)(F, indices, P, theirs, mode=mode)
+        got = getattr(lax, name)(fnp.array(F), indices, P, ours, mode=mode)
+        np.testing.assert_allclose(got, want, rtol=1e-15)
+
+
+def test_nothing_is_promoted():
+    with pytest.raises(errors.DTypeError, match="must have equal dtypes"):
+        lax.add(fnp.ones(3), fnp.ones(3, "int32"))
+    with pytest.raises(errors.ShapeError, match="must have equal shapes"):
+        lax.add(fnp.ones(3), fnp.ones((2, 3)))
+    assert lax.add(fnp.ones(3), fnp.float32(1)).tolist() == [2, 2, 2]
+    grad = fnx.grad(lambda s: lax.mul(fnp.ones(3), s).sum())(fnp.float32(2))
+    assert grad == 3
+
+
+def test_stop_gradient():
+    grad = fnx.grad(lambda x: lax.stop_gradient(x) * x)(3.0)
+    assert grad == 3
+    tree = lax.stop_gradient({"a": fnp.ones(2), "n": 1})
+    assert tree["n"] == 1
+
+
+def test_rounding_methods():
+    x = fnp.array([0.5, 1.5, 2.5, -0.5])
+    assert lax.round(x).tolist() == [1, 2, 3, -1]
+    even = lax.RoundingMethod.TO_NEAREST_EVEN
+    assert lax.round(x, even).tolist() == [0, 2, 2, 0]
+
+
+def test_precision_is_accepted_by_products():
+    x = fnp.ones((2, 2))
+    assert fnp.dot(x, x, precision=lax.Precision.HIGHEST).tolist() == [[2, 2], [2, 2]]
+    with pytest.raises(errors.OptionError, match="precision='wrong' is unknown"):
+        fnp.dot(x, x, precision="wrong")
+    half = fnp.ones((2, 2), "float16")
+    assert fnp.dot(half, half, preferred_element_type="float32").dtype == fnp.float32
+
+
+# ---------------------------------------------------------------- collectives
+
+V = RNG.standard_normal((4, 4, 2))
+COLLECTIVES = {
+    "psum": lambda m, x: m.psum(x, "i"),
+    "pmean": lambda m, x: m.pmean(x, "i"),
+    "pmax": lambda m, x: m.pmax(x, "i"),
+    "pmin": lambda m, x: m.pmin(x, "i"),
+    "tree": lambda m, x: m.psum({"a": x, "b": 2 * x}, "i")["b"],
+    "size": lambda m, x: x * m.psum(1, "i") + m.axis_size("i"),
+    "index": lambda m, x: x * m.axis_index("i"),
+    "all_gather": lambda m, x: m.all_gather(x, "i", axis=1),
+    "all_gather tiled": lambda m, x: m.all_gather(x, "i", axis=1, tiled=True),
+    "psum_scatter": lambda m, x: m.psum_scatter(x, "i"),
+    "psum_scatter tiled": lambda m, x: m.psum_scatter(x, "i", tiled=True),
+    "all_to_all": lambda m, x: m.all_to_all(x, "i", 0, 1),
+    "all_to_all tiled": lambda m, x: m.all_to_all(x, "i", 0, 1, tiled=True),
+    "ppermute": lambda m, x: m.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]),
+    "pshuffle": lambda m, x: m.pshuffle(x, "i", [3, 0, 1, 2]),
+    "pswapaxes": lambda m, x: m.pswapaxes(x, "i", 0),
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collectives_as_jax(name, jax):
+    f = COLLECTIVES[name]
+    want = jax.vmap(lambda x: f(jax.lax, x), axis_name="i")(V)
+    got = fnx.vmap(lambda x: f(lax, x), axis_name="i")(fnp.array(V))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_two_names():
+    x = fnp.array(np.arange(6.0).reshape(2, 3))
+
+    def both(f):
+        return fnx.vmap(fnx.vmap(f, axis_name="j"), axis_name="i")(x)
+
+    assert both(lambda x: lax.psum(x, ("i", "j"))).tolist() == [[15.0] * 3] * 2
+    number = both(lambda x: lax.axis_index(("i", "j")))
+    assert number.tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(errors.AxisError, match="'k'"):
+        both(lambda x: lax.psum(x, "k"))
