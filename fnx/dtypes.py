@@ -134,12 +134,12 @@ def complex_dtype(dtype: DType) -> DType:
 
 # ---------------------------------------------------------------- defaults
 
-_default_bits: ContextVar[int] = ContextVar("fnx_default_bits", default=32)
+default_bits_variable: ContextVar[int] = ContextVar("fnx_default_bits", default=32)
 
 
 def default_bits() -> int:
     """32 or 64: the width of the default dtypes here; part of every compile key."""
-    return _default_bits.get()
+    return default_bits_variable.get()
 
 
 @contextmanager
@@ -155,26 +155,26 @@ def default_dtypes(bits: int) -> Iterator[None]:
     """
     if bits not in (32, 64):
         raise OptionError(f"default_dtypes takes 32 or 64, got {bits!r}.")
-    token = _default_bits.set(bits)
+    token = default_bits_variable.set(bits)
     try:
         yield
     finally:
-        _default_bits.reset(token)
+        default_bits_variable.reset(token)
 
 
 def default_int() -> DType:
     """The dtype of a Python int here: int32, or int64 in 64-bit mode."""
-    return int64 if _default_bits.get() == 64 else int32
+    return int64 if default_bits_variable.get() == 64 else int32
 
 
 def default_float() -> DType:
     """The dtype of a Python float here: float32, or float64 in 64-bit mode."""
-    return float64 if _default_bits.get() == 64 else float32
+    return float64 if default_bits_variable.get() == 64 else float32
 
 
 def default_complex() -> DType:
     """The dtype of a Python complex here: complex64, or complex128 in 64-bit mode."""
-    return complex128 if _default_bits.get() == 64 else complex64
+    return complex128 if default_bits_variable.get() == 64 else complex64
 
 
 def scalar_dtype(value: bool | int | float | complex) -> DType:
@@ -305,7 +305,7 @@ def promote(*pairs: tuple[DType, bool]) -> tuple[DType, bool]:
     >>> promote((float64, False), (float32, True))
     (dtype('float64'), False)
     """
-    return _promote(pairs, _default_bits.get())
+    return _promote(pairs, default_bits_variable.get())
 
 
 @functools.cache

@@ -51,8 +51,8 @@ _SMOOTH_FUNCTIONS = {
     "erfc": (-2.0, 2.0),
     "erf_inv": (-0.9, 0.9),
 }
-# JAX's exp2 rounds x * log(2) to bfloat16.
-_ORACLE_ULP = {"exp2": 64, "sinh": 16, "cosh": 16}
+# JAX's exp2 rounds x * log(2) to bfloat16; SciPy's erfc errs by up to 3 ulp itself.
+_ORACLE_ULP = {"exp2": 64, "sinh": 16, "cosh": 16, "erfc": 8}
 
 for _name, _interval in _SMOOTH_FUNCTIONS.items():
     register(

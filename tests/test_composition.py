@@ -156,7 +156,7 @@ def test_jit_vmap_and_grad_commute(recipe: Recipe) -> None:
 @settings(max_examples=60)
 @given(recipes("f8", most=4))
 def test_second_derivatives_agree(recipe: Recipe) -> None:
-    """A Hessian-vector product: forward over reverse, reverse over reverse, compiled."""
+    """A Hessian-vector product: forward over reverse, the reverse, compiled."""
     function = total(recipe)
     x, *rest = recipe.inputs()
     v = np.random.default_rng(recipe.seed).standard_normal(x.shape)

@@ -200,14 +200,14 @@ class Lowered:
         """The shapes and dtypes of the result."""
         return self.staged.out_info
 
-    def as_text(self, form: str = "program") -> str:
+    def as_text(self, stage: str = "program") -> str:
         """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
 
         Raises `OptionError` for a stage that there is not.
         """
-        if form == "program":
+        if stage == "program":
             return str(self.staged.program)
-        return executable_for(self.staged.program).as_text(form)
+        return executable_for(self.staged.program).as_text(stage)
 
     def compile(self) -> Compiled:
         """The compiled function, for arguments of exactly these types."""

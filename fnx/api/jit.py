@@ -27,6 +27,7 @@ from fnx.api.arguments import (
     trace_tree,
 )
 from fnx.api.inspect import Lowered, Staged, argument_types
+from fnx.api.native import TURNS, Calls, Paths, new_path
 from fnx.api.static import (
     Divided,
     Names,
@@ -37,6 +38,7 @@ from fnx.api.static import (
 )
 from fnx.config import config
 from fnx.control.call import call
+from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
 from fnx.core.program import Program
@@ -73,6 +75,7 @@ class Entry:
     captured: tuple[Array, ...]
     out_tree: PyTreeDef
     donated: tuple[bool, ...]
+    calls: Calls
 
     @property
     def executable(self) -> Executable:
@@ -81,7 +84,13 @@ class Entry:
 
 
 class Jitted:
-    """A function under `jit`; called like the function itself."""
+    """A function under `jit`; called like the function itself.
+
+    What is called repeatedly gets paths in machine code (`native.py`), which are in the
+    slot `_paths`; `__call__` is then native too, and the Python below serves the rest.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_paths")
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, function)
@@ -89,6 +98,8 @@ class Jitted:
         self._options = options
         self._entries: dict[Any, Entry] = {}
         self._hits = self._misses = 0
+        self._native = Paths()
+        self._paths: tuple[Any, ...] = ()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -111,7 +122,19 @@ class Jitted:
         if entry is None:
             return self._first_call(key, divided, leaves, treedef)
         self._hits += 1
+        entry.calls.slow += 1
+        if entry.calls.slow in TURNS and not hooks.busy:
+            self._add_path(entry, divided, treedef, tuple(kwargs))
         return self._apply(entry, leaves)
+
+    def _add_path(
+        self, entry: Entry, divided: Divided, treedef: PyTreeDef, names: tuple[str, ...]
+    ) -> None:
+        """Makes calls of this form native from now on, where they can be."""
+        found = new_path(Jitted, _slow, _disabled, entry, divided, treedef, names)
+        if found is not None:
+            native, path = found
+            self._paths = native.linked(self._native.add(path))
 
     def _signature(
         self, divided: Divided, leaves: list[Any], treedef: PyTreeDef
@@ -166,7 +189,7 @@ class Jitted:
         traced = trace_tree(run, leaf_types, asker=self._asker, names=names)
         kept = (False,) * len(traced.captured)
         donated = kept + self._options.donated(divided)
-        return Entry(traced.program, traced.captured, traced.out_tree, donated)
+        return Entry(traced.program, traced.captured, traced.out_tree, donated, Calls())
 
     def _apply(self, entry: Entry, leaves: Sequence[Array]) -> Any:
         """Runs the program, or records a `call` of it into the current trace."""
@@ -241,12 +264,19 @@ class Jitted:
 
     def cache_info(self) -> CacheInfo:
         """Hits and misses of the signatures, and how many are kept."""
-        return CacheInfo(self._hits, self._misses, CACHE_SIZE, len(self._entries))
+        hits = self._hits + self._native.hits
+        return CacheInfo(hits, self._misses, CACHE_SIZE, len(self._entries))
 
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         self._entries.clear()
         self._hits = self._misses = 0
+        self._native.clear()
+        self._paths = ()
+
+
+# The Python way of a call, which stays when `Jitted.__call__` becomes native.
+_slow = Jitted.__call__
 
 
 def jit(
@@ -263,7 +293,7 @@ def jit(
     The function is traced at the first call with new shapes, dtypes or static values,
     and runs compiled from then on. It must compute with its arguments only: Python
     sees tracers, so a branch on an argument's value raises `TracerValueError` (use
-    `fnx.numpy.where`, `fnx.lax.cond`, or make the argument static).
+    `fnx.numpy.where`, or make the argument static).
 
     Options: `static_argnums` and `static_argnames` (integers and names, one or several)
     choose arguments that are passed on as Python objects; they must be hashable, and a

@@ -1,9 +1,9 @@
 """Lowering: composes the `element` rules of a group's equations into one Kernel.
 
-Receives a `Group` and what is stored, gives a `Lowered`: the kernel and the value behind
-each of its buffers. A rule pulls the elements of its operands, so composing rules is
-calling them; what is stored is loaded. Next on the walk: `fnx.kernel.build`, which the
-rules use, and `fnx.kernel.schedule`; then `plan.py`.
+Receives a `Group` and what is stored, gives a `Lowered`: the kernel and the value
+behind each of its buffers. A rule pulls the elements of its operands, so composing
+rules is calling them; what is stored is loaded. Next on the walk: `fnx.kernel.build`,
+which the rules use, and `fnx.kernel.schedule`; then `plan.py`.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class PlanBuilder:
         return self.values[base]
 
     def _operand(self, atom: Atom) -> Value | Literal:
-        """The operand of a step; a view is a value of its own type on the same bytes."""
+        """The operand of a step; a view has its own type on the same bytes."""
         if isinstance(atom, Literal):
             return atom
         value = self._value(atom)
@@ -331,7 +331,7 @@ class PlanBuilder:
         self.drafts.append(_Draft((_base(source),), (out,), make))
 
     def host(self) -> None:
-        """Runs the current equation by its reference rule, called back from the plan."""
+        """Runs the current equation by its reference rule, in Python."""
         eqn, outputs = self._eqn, self.outputs
         if eqn is None:
             raise errors.InternalError("plan.host() outside of a steps rule")

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 from fnx import errors
+from fnx.core import hooks
 
 
 class _Bound(threading.local):
@@ -35,12 +36,14 @@ def bound_axis(name: Hashable, size: int) -> Iterator[None]:
     8
     """
     before = _bound.axes
+    hooks.busy.append(None)
     if name is not None:
         _bound.axes = (*before, (name, size))
     try:
         yield
     finally:
         _bound.axes = before
+        hooks.busy.pop()
 
 
 def bound_axes() -> tuple[tuple[Hashable, int], ...]:

@@ -16,5 +16,10 @@ if TYPE_CHECKING:
 # Runs one primitive on concrete arrays; set by `runtime.eager`.
 evaluate: Callable[[Primitive, tuple[Any, ...], Mapping[str, Any]], Any]
 
+# Not empty while native calls must go through Python instead: one element for each
+# trace in progress and each bound axis, in any thread. (Appending to a list and popping
+# from it cannot be interrupted by another thread; counting in a number can.)
+busy: list[None] = []
+
 # A literal as a concrete array; set by `runtime.eager`.
 constant: Callable[[Literal], Any]

@@ -66,7 +66,7 @@ def _folded(eqn: Eqn) -> Literal | None:
     """The value of a scalar equation whose inputs are all literals."""
     if eqn.primitive.multiple or not eqn.inputs or not eqn.primitive.has("reference"):
         return None
-    if eqn.outputs[0].type.shape:
+    if eqn.outputs[0].type.shape or eqn.primitive.sees_axes:
         return None
     values = [atom.value for atom in eqn.inputs if isinstance(atom, Literal)]
     if len(values) < len(eqn.inputs):

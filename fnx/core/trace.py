@@ -317,11 +317,13 @@ def leaked(tracer: Tracer) -> Exception:
 @contextmanager
 def _entered(builder: Builder | None) -> Iterator[None]:
     before = _state.builder
+    hooks.busy.append(None)
     _state.builder = builder
     try:
         yield
     finally:
         _state.builder = before
+        hooks.busy.pop()
 
 
 def suspended() -> Any:

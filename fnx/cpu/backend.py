@@ -8,6 +8,7 @@ This is the end of the walk from a user's function to running code.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +19,30 @@ from fnx import errors
 from fnx.config import config
 from fnx.cpu import jit
 from fnx.cpu.driver import print_plan
+from fnx.cpu.entry import NativeCalls, native_calls
+from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.library import blas_address
-from fnx.runtime.backend import HostStep, Literal, Place, Plan, register
+from fnx.kernel.ir import Loop, Stmt
+from fnx.runtime.backend import (
+    CallForm,
+    CallSite,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    Literal,
+    Place,
+    Plan,
+    Step,
+    register,
+)
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 _HostCall = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+
+# Letting other Python threads run costs a tenth of a microsecond and more; a plan that
+# does less than this many rounds of a loop is over before they would get going.
+_SHORT_ROUNDS = 20_000
 
 
 class CpuBackend:
@@ -34,6 +53,10 @@ class CpuBackend:
     def build(self, plan: Plan) -> _NativePlan:
         """The plan as one native call; `ImportError` without llvmlite."""
         return _NativePlan(plan)
+
+    def native_calls(self, site: CallSite) -> NativeCalls | None:
+        """The native `__call__` of a class, where this interpreter is a known one."""
+        return native_calls(site)
 
 
 class _NativePlan:
@@ -51,6 +74,7 @@ class _NativePlan:
         self.function = _Run(self.code.address("run"))
         self.arenas: list[np.ndarray[Any, Any]] = []
         self.failures: dict[int, BaseException] = {}
+        self.cell: ArenaCell | None = None
 
     def __call__(self, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
         """The output buffers for these inputs."""
@@ -62,9 +86,30 @@ class _NativePlan:
         )
         address = ctypes.addressof(pointers)
         if self.function(address):
-            raise self.failures.pop(address)
+            self._raise(address)
         self.arenas.append(arena)
         return outputs
+
+    def call_path(self, form: CallForm) -> Table | None:
+        """A table by which the walker runs this plan, if the form can have one."""
+        if self.cell is None:
+            self.cell = ArenaCell()
+        # From now on the walker keeps an arena; two would be one too many.
+        self.arenas.clear()
+        rounds = sum(map(_rounds, self.plan.steps))
+        return make_table(
+            self.plan,
+            self.code.address("run"),
+            self.cell,
+            form,
+            release=rounds > _SHORT_ROUNDS,
+            failed=self._raise,
+            keep=self,
+        )
+
+    def _raise(self, address: int) -> None:
+        """Raises what a host step of the call with these pointers raised."""
+        raise self.failures.pop(address)
 
     def as_text(self, stage: str) -> str:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
@@ -113,6 +158,23 @@ class _NativePlan:
         nbytes = type.size * type.dtype.itemsize
         memory = (ctypes.c_uint8 * nbytes).from_address(start)
         return np.frombuffer(memory, type.dtype).reshape(type.shape)
+
+
+def _rounds(step: Step) -> float:
+    """How many rounds of its loops a step runs; infinitely many if nobody knows."""
+    match step:
+        case KernelStep(kernel, _):
+            return sum(map(_statement_rounds, kernel.body))
+        case CopyStep(_, _, nbytes):
+            return nbytes / 64
+    return math.inf
+
+
+def _statement_rounds(stmt: Stmt) -> int:
+    if not isinstance(stmt, Loop):
+        return 0
+    inner = sum(map(_statement_rounds, stmt.body))
+    return stmt.extent * max(inner, 1) // stmt.width
 
 
 register(CpuBackend())

@@ -24,6 +24,7 @@ from fnx.numpy.operands import (
     cast,
     inexact_dtype,
     strong,
+    typed,
 )
 from fnx.numpy.shaping import expand_dims
 from fnx.ops import elementwise as ops
@@ -121,7 +122,7 @@ def logsumexp(
     if b is None:
         value = add(base, _log_of_sum(array, shifted, top, axes))
     else:
-        weights = broadcast(cast(as_array("logsumexp", b), array.dtype), array.shape)
+        weights = broadcast(typed("logsumexp", b, array.dtype), array.shape)
         total = reduce_sum(mul(weights, ops.exp(shifted)), axes=axes)
         sign = ops.sign(total)
         size = ops.abs(total) if return_sign else total

@@ -30,6 +30,7 @@ from fnx.numpy.operands import (
     operands,
     promoted,
     read,
+    typed,
 )
 from fnx.ops import elementwise as ops
 from fnx.ops import parts
@@ -239,10 +240,10 @@ def isclose(
     >>> isclose(1.0, 1.0 + 1e-7).item()
     True
     """
-    x, y = as_array("isclose", a, 0), as_array("isclose", b, 1)
-    dtype = dtypes.promote((x.dtype, x.weak_type), (y.dtype, y.weak_type))[0]
-    if not dtypes.is_inexact(dtype):
-        x, y = cast(x, dtypes.float64), cast(y, dtypes.float64)
+    (x, y), dtype, _ = promoted("isclose", (a, b))
+    # Integers in float64, which holds them and the tolerances.
+    dtype = dtype if dtypes.is_inexact(dtype) else dtypes.float64
+    x, y = typed("isclose", x, dtype), typed("isclose", y, dtype)
     gap = absolute(ufuncs.subtract(x, y))
     allowed = ufuncs.add(atol, ufuncs.multiply(rtol, absolute(y)))
     both_finite = ufuncs.bitwise_and(ufuncs.isfinite(x), ufuncs.isfinite(y))

@@ -28,6 +28,7 @@ from fnx.numpy.operands import (
     cast,
     promoted,
     refuse,
+    typed,
 )
 from fnx.numpy.reductions import sum
 from fnx.numpy.shaping import broadcast_shapes, moveaxis
@@ -48,7 +49,7 @@ def contract(
     values, dtype, weak = promoted(function, (x, y))
     is_bool = dtypes.is_bool(dtype)
     wide = dtypes.int32 if is_bool else dtype
-    a, b = [cast(as_array(function, v), wide, weak) for v in values]
+    a, b = [typed(function, v, wide, weak) for v in values]
     for i, j in zip(*contracted, strict=True):
         if a.shape[i] != b.shape[j]:
             raise errors.ShapeError(
@@ -208,6 +209,31 @@ def vecdot(
     last = ((len(outer),), (len(outer),))
     options = precision, preferred_element_type
     return contract("vecdot", x, y, last, (outer, outer), *options)
+
+
+def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Matrices times vectors: sums over the last axes; the others are broadcast.
+
+    >>> import numpy as np
+    >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
+    (5, 2)
+    """
+    x, y = as_array("matvec", x1), as_array("matvec", x2, 1)
+    column = reshape(y, shape=(*y.shape, 1))
+    return _without_axis(matmul(x, column), -1)
+
+
+def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """Conjugated vectors times matrices; leading axes are broadcast."""
+    x, y = conj(as_array("vecmat", x1)), as_array("vecmat", x2, 1)
+    row = reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
+    return _without_axis(matmul(row, y), -2)
+
+
+def _without_axis(x: Array, axis: int) -> Array:
+    """The array without an axis of size 1."""
+    place = axis % x.ndim
+    return reshape(x, shape=x.shape[:place] + x.shape[place + 1 :])
 
 
 def inner(

@@ -25,7 +25,8 @@ from fnx.numpy.operands import (
     axis_index,
     broadcast,
     cast,
-    inexact_dtype,
+    promoted,
+    typed,
 )
 from fnx.numpy.reductions import any, cumsum, sum
 from fnx.numpy.shaping import expand_dims, moveaxis, ravel, reshape
@@ -273,15 +274,14 @@ def interp(
 
 def _broken_line(x: Any, xp: Any, fp: Any) -> tuple[Array, Array, Array]:
     """The three arguments of `interp` in one floating-point dtype."""
-    many = [as_array("interp", value, i) for i, value in enumerate((x, xp, fp))]
-    if many[1].ndim != 1 or many[1].shape != many[2].shape or not many[1].size:
+    values, dtype, _ = promoted("interp", (x, xp, fp), inexact=True)
+    at, places, heights = [typed("interp", v, dtype) for v in values]
+    if places.ndim != 1 or places.shape != heights.shape or not places.size:
         raise errors.ShapeError(
-            f"interp: xp {many[1].type} and fp {many[2].type} must be vectors of the "
+            f"interp: xp {places.type} and fp {heights.type} must be vectors of the "
             "same size"
         )
-    dtype = dtypes.promote(*[(value.dtype, value.weak_type) for value in many])[0]
-    dtype = inexact_dtype(dtype)
-    return cast(many[0], dtype), cast(many[1], dtype), cast(many[2], dtype)
+    return at, places, heights
 
 
 def _periodic(x: Array, places: Array, values: Array, period: Any) -> tuple[Array, ...]:
@@ -335,7 +335,8 @@ def _difference(x: Array, y: Array) -> Array:
 def _end(x: Array, value: ArrayLike | None, axis: int) -> Array | None:
     if value is None:
         return None
-    end = as_array("diff", value)
+    _, dtype, weak = promoted("diff", (x, value))
+    end = typed("diff", value, dtype, weak)
     if end.ndim:
         return end
     return broadcast(end, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))

@@ -131,12 +131,10 @@ def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
 
 def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
     leaves = {leaf.__class__: leaf for leaf in _leaves(value)}
-    if any(issubclass(kind, Array) for kind in leaves) and tracing():
-        parts = [_array(item, None) for item in value]
-        found, _weak = dtypes.promote(*[pair(part) for part in parts])
-        return _stacked(parts, dtype or found)
     if dtype is None:
         dtype = _leaf_dtype(value, leaves)
+    if any(issubclass(kind, Array) for kind in leaves) and tracing():
+        return _stacked([_array(item, dtype) for item in value])
     try:
         return from_numpy(np.array(value, dtype, order="C"))
     except ValueError as error:
@@ -171,12 +169,12 @@ def _leaves(value: Sequence[Any]) -> Iterator[Any]:
             yield item
 
 
-def _stacked(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+def _stacked(parts: Sequence[Array]) -> Array:
     shape = parts[0].shape
     if any(part.shape != shape for part in parts):
         types = ", ".join(str(part.type) for part in parts)
         raise errors.ShapeError(f"array: the nested lists are ragged: {types}")
-    rows = [reshape(cast(part, dtype), shape=(1, *shape)) for part in parts]
+    rows = [reshape(part, shape=(1, *shape)) for part in parts]
     return concatenate(*rows, axis=0)
 
 

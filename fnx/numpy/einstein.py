@@ -14,7 +14,14 @@ from fnx import errors
 from fnx.core.array import Array
 from fnx.numpy.contractions import contract
 from fnx.numpy.grids import diagonal
-from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, cast, promoted, refuse
+from fnx.numpy.operands import (
+    ArrayLike,
+    DTypeLike,
+    as_array,
+    promoted,
+    refuse,
+    typed,
+)
 from fnx.numpy.reductions import sum
 from fnx.numpy.shaping import transpose
 from fnx.ops.shape import reshape
@@ -47,7 +54,7 @@ def einsum(
     inputs, output, arrays = _parsed(parser, given)
     values, dtype, weak = promoted("einsum", arrays)
     terms = [
-        (letters, cast(as_array("einsum", x, i), dtype, weak))
+        (letters, typed("einsum", x, dtype, weak, i))
         for i, (letters, x) in enumerate(zip(inputs, values, strict=True))
     ]
     _check("einsum", subscripts, terms)

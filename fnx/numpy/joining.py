@@ -19,10 +19,10 @@ from fnx.numpy.operands import (
     DTypeLike,
     as_array,
     axis_index,
-    cast,
     promoted,
     refuse,
     shape_tuple,
+    typed,
 )
 from fnx.numpy.shaping import (
     atleast_1d,
@@ -55,7 +55,7 @@ def _arrays(function: str, arrays: Arrays, dtype: DTypeLike = None) -> list[Arra
     values, found, weak = promoted(function, _items(function, arrays))
     wanted = found if dtype is None else dtypes.as_dtype(dtype)
     weak = weak and dtype is None
-    return [cast(as_array(function, x), wanted, weak) for x in values]
+    return [typed(function, x, wanted, weak) for x in values]
 
 
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike = None) -> Array:

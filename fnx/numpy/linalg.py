@@ -17,6 +17,7 @@ from fnx.numpy.contractions import (
     matmul,
     outer,
     tensordot,
+    trace,
     vecdot,
 )
 from fnx.numpy.grids import diagonal
@@ -35,6 +36,7 @@ __all__ = [
     "norm",
     "outer",
     "tensordot",
+    "trace",
     "vecdot",
     "vector_norm",
 ]

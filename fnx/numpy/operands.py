@@ -78,6 +78,16 @@ def cast(x: Array, dtype: np.dtype[Any], weak: bool = False) -> Array:
     return convert(x, dtype=dtype, weak=weak)
 
 
+def typed(
+    function: str, x: Any, dtype: np.dtype[Any], weak: bool = False, position: int = 0
+) -> Array:
+    """An argument as an array of a dtype; a scalar is rounded once, to that dtype."""
+    value = read(function, x, position)
+    if isinstance(value, Array):
+        return cast(value, dtype, weak)
+    return constant(literal(value, dtype, weak))
+
+
 def strong(x: Array) -> Array:
     """The array without weakness: what reductions give."""
     return convert(x, dtype=x.dtype, weak=False) if x.type.weak else x

@@ -14,7 +14,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.numpy.mathematics import round as rounded
-from fnx.numpy.operands import ArrayLike, as_array, broadcast, cast
+from fnx.numpy.operands import ArrayLike, as_array, broadcast, cast, typed
 from fnx.numpy.reductions import max as largest
 from fnx.numpy.reductions import mean as average
 from fnx.numpy.reductions import min as smallest
@@ -101,7 +101,7 @@ def _constant(x: Array, widths: Widths, values: tuple[tuple[Any, Any], ...]) -> 
 
 def _value(x: Array, value: Any) -> Any:
     """A padding value in the array's dtype."""
-    return cast(as_array("pad", value), x.dtype, x.weak_type)
+    return typed("pad", value, x.dtype, x.weak_type)
 
 
 def _edge(x: Array, axis: int, low: int, high: int) -> Array:

@@ -31,6 +31,7 @@ from fnx.numpy.operands import (
     inexact_dtype,
     refuse,
     strong,
+    typed,
 )
 from fnx.ops import cumulative, reduce
 from fnx.ops.arithmetic import mul, sub
@@ -323,7 +324,7 @@ def var(
         total = _reduced("var", reduce.reduce_sum, x, axes, True, where, 0)
         centre = _divided(total, count)
     else:
-        centre = cast(as_array("var", mean), x.dtype)
+        centre = typed("var", mean, x.dtype)
     gap = ufuncs.subtract(x, centre)
     square = mul(gap, gap)
     if dtypes.is_complex(x.dtype):

@@ -14,13 +14,21 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.api.vmap import vmap
 from fnx.core.array import Array
-from fnx.numpy.choices import choose_where
+from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.counting import nonzero
 from fnx.numpy.creation import array
 from fnx.numpy.grids import indices, tril_indices, triu_indices
+from fnx.numpy.mathematics import mod
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axis_index, cast
-from fnx.numpy.shaping import broadcast_arrays, broadcast_to, ravel, reshape
+from fnx.numpy.shaping import (
+    broadcast_arrays,
+    broadcast_to,
+    moveaxis,
+    ravel,
+    reshape,
+)
 from fnx.numpy.taking import take
+from fnx.numpy.ufuncs import equal
 from fnx.numpy.updating import At
 from fnx.runtime.array import from_numpy
 
@@ -208,11 +216,11 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     result: Array = rows[0]
     count = len(rows)
     if mode == "wrap":
-        number = number % count  # type: ignore[operator]
+        number = mod(number, count)
     elif mode == "clip":
-        number = number.clip(0, count - 1)  # type: ignore[attr-defined]
+        number = clip(number, 0, count - 1)
     for i, row in enumerate(rows[1:], 1):
-        result = choose_where(number == i, row, result)
+        result = choose_where(equal(number, i), row, result)
     return result
 
 
@@ -321,7 +329,7 @@ class vectorize:
         ranks = self.ranks or [0] * len(arrays)
         if len(ranks) != len(arrays):
             raise errors.ArgumentError(
-                f"vectorize: the signature has {len(ranks)} arguments, got {len(arrays)}"
+                f"vectorize: {len(arrays)} arguments for a signature of {len(ranks)}"
             )
         outer = [x.shape[: x.ndim - r] for x, r in zip(arrays, ranks, strict=True)]
         shape = np.broadcast_shapes(*outer)

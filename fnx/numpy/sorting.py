@@ -24,6 +24,7 @@ from fnx.numpy.operands import (
     cast,
     promoted,
     refuse,
+    typed,
 )
 from fnx.numpy.reductions import Axis, any, sum
 from fnx.numpy.shaping import expand_dims, flip, moveaxis, ravel, reshape
@@ -148,13 +149,12 @@ def searchsorted(
         raise errors.OptionError(
             f"searchsorted: method {method!r} is none of {methods}"
         )
-    x, values = as_array("searchsorted", a), as_array("searchsorted", v, 1)
+    sides, dtype, _ = promoted("searchsorted", (a, v))
+    x, values = [typed("searchsorted", side, dtype) for side in sides]
     if x.ndim != 1:
         raise errors.ShapeError(f"searchsorted takes an array of rank 1, got {x.type}")
     if sorter is not None:
         x = take(x, sorter, 0)
-    dtype = dtypes.promote((x.dtype, x.weak_type), (values.dtype, values.weak_type))[0]
-    x, values = cast(x, dtype), cast(values, dtype)
     passes = _not_before if side == "left" else _after
     if method == "compare_all":
         shape = (*values.shape, x.size)
@@ -230,7 +230,8 @@ def percentile(
     keepdims: bool = False,
 ) -> Array:
     """As `quantile`, with q in [0, 100]."""
-    share = ufuncs.divide(as_array("percentile", q, 1), 100)
+    # A scalar stays one, so that it is rounded to the dtype of the elements.
+    share: Any = q / 100 if isinstance(q, int | float) else ufuncs.divide(q, 100)
     return quantile(a, share, axis, out, overwrite_input, method, keepdims)
 
 
@@ -256,9 +257,8 @@ def quantile(
     if method not in _METHODS:
         names = ", ".join(_METHODS)
         raise errors.OptionError(f"quantile: method {method!r} is none of {names}")
-    values = as_array("quantile", a), as_array("quantile", q, 1)
-    (x, shares), dtype, _ = promoted("quantile", values, inexact=True)
-    x, shares = cast(x, dtype), cast(shares, dtype)
+    values, dtype, _ = promoted("quantile", (a, q), inexact=True)
+    x, shares = [typed("quantile", value, dtype) for value in values]
     axes = axes_tuple("quantile", axis, x.ndim)
     kept = [n for i, n in enumerate(x.shape) if i not in axes]
     moved = moveaxis(x, axes, list(range(-len(axes), 0))) if axes else expand_dims(x, 0)

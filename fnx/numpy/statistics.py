@@ -28,6 +28,7 @@ from fnx.numpy.operands import (
     axis_index,
     cast,
     inexact_dtype,
+    typed,
 )
 from fnx.numpy.shaping import atleast_2d, expand_dims, flip, ravel, reshape, transpose
 from fnx.numpy.sorting import searchsorted
@@ -77,7 +78,7 @@ def histogram_bin_edges(
     if range is None:
         low, high = reductions.min(x), reductions.max(x)
     else:
-        low, high = [cast(as_array("histogram", end), x.dtype) for end in range]
+        low, high = [typed("histogram", end, x.dtype) for end in range]
     same = ufuncs.equal(low, high)
     half = choose_where(same, 0.5, 0.0)
     return linspace(ufuncs.subtract(low, half), ufuncs.add(high, half), bins + 1)
@@ -118,7 +119,7 @@ def _variables(m: ArrayLike, rowvar: bool) -> Array:
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
     """The correlations of variables: covariances divided by both deviations.
 
-    >>> corrcoef(np.array([[1.0, 3.0], [6.0, 2.0]])).tolist()
+    >>> corrcoef(np.array([[1.0, 3.0], [6.0, 2.0]])).round(3).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
     c = cov(x, y, rowvar)

@@ -25,6 +25,7 @@ from fnx.numpy.operands import (
     broadcast,
     cast,
     refuse,
+    typed,
 )
 from fnx.numpy.reductions import cumsum, sum
 from fnx.numpy.shaping import broadcast_shapes, ravel, reshape
@@ -235,14 +236,14 @@ def insert(
         x, axis = ravel(x), 0
     place = axis_index("insert", axis, x.ndim)
     n = x.shape[place]
-    update = as_array("insert", values, 2)
+    update = typed("insert", values, x.dtype, position=2)
     chosen = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
     if chosen.ndim == 0 and update.ndim == x.ndim:
         count = update.shape[place]
     else:
         count = chosen.size
     shape = (*x.shape[:place], count, *x.shape[place + 1 :])
-    update = broadcast(cast(update, x.dtype), shape)
+    update = broadcast(update, shape)
     # The order in which NumPy puts places of old (0..n-1) and new elements (n..).
     new = np.arange(n, n + count)
     order = np.insert(np.arange(n), chosen if chosen.ndim else int(chosen), new)

@@ -27,7 +27,7 @@ from fnx.numpy.indexing import (
     window_dims,
 )
 from fnx.numpy.mathematics import power
-from fnx.numpy.operands import ArrayLike, as_array, broadcast, cast
+from fnx.numpy.operands import ArrayLike, broadcast, pair, read, typed
 from fnx.ops import elementwise as ops
 from fnx.ops import parts
 from fnx.ops import scatter as scatters
@@ -257,14 +257,14 @@ def _reading(mode: str | None) -> str | None:
 
 def _converted(x: Array, values: ArrayLike) -> Array:
     """The values in x's dtype; raises where that cannot hold their kind."""
-    update = as_array("an indexed update", values)
-    joined = dtypes.promote((x.dtype, False), (update.dtype, update.weak_type))[0]
+    update = read("an indexed update", values)
+    joined = dtypes.promote((x.dtype, False), pair(update))[0]
     if _rank(joined) > _rank(x.dtype):
         raise errors.DTypeError(
-            f"an update of type {update.type} does not fit into {x.type}; convert the "
-            f"update with .astype({x.dtype.name!r}), or the array"
+            f"an update of dtype {pair(update)[0]} does not fit into {x.type}; convert "
+            f"the update with .astype({x.dtype.name!r}), or the array"
         )
-    return cast(update, x.dtype)
+    return typed("an indexed update", update, x.dtype)
 
 
 def _rank(dtype: Any) -> int:

@@ -237,7 +237,7 @@ class _DotGeneral(Primitive):
         batch: Pair = ((), ()),
         **params: Any,
     ) -> tuple[Sequence[Any], dict[str, Any]] | None:
-        """Reads a permuted operand in its own order, where the output stays the same."""
+        """Reads a permuted operand in its own order, where the output stays equal."""
         taken = list(inputs)
         roles = [contract[0], contract[1], batch[0], batch[1]]
         for side, atom in enumerate(inputs):

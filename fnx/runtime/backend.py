@@ -7,7 +7,9 @@ so that a backend needs nothing else of the compiler. Next on the walk: `fnx.cpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +27,74 @@ from fnx.compiler.plan import (
 from fnx.core.program import Literal
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Stands for an array in the form of a call: a plan's input or output number.
+
+    `kind` says what the caller passes: "array" (of ours), "numpy", or a Python "float",
+    "int" or "bool".
+    """
+
+    index: int
+    kind: str = "array"
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """One way of calling a jitted function, for a call path in machine code.
+
+    `args` and `result` are trees with `Leaf`s in them; anything else in `args` is what
+    exactly that argument must be. The last arguments are passed by `names`. `captured`
+    are the arrays that are the plan's first inputs; `bits` and `strong_zero` are the
+    settings under which the function was traced.
+    """
+
+    args: tuple[Any, ...]
+    names: tuple[str, ...]
+    result: Any
+    captured: tuple[Any, ...]
+    bits: int
+    strong_zero: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A class of functions whose calls can be made in machine code.
+
+    Its instances keep what `NativeCalls.linked` gives in `slot`; `slow` is the Python
+    way, for whatever no call path fits, and while `busy` has elements or `disabled` is
+    true. `array` is the class of arrays.
+    """
+
+    owner: Any
+    slot: str
+    slow: Callable[..., Any]
+    array: Any
+    busy: list[None]
+    disabled: ContextVar[bool]
+
+
+class CallPath(Protocol):
+    """One form of call in machine code."""
+
+    @property
+    def hits(self) -> int:
+        """How many calls it has served."""
+        ...
+
+
+class NativeCalls(Protocol):
+    """What turns call paths into the `__call__` of a class."""
+
+    def install(self) -> None:
+        """Makes calls of the class's instances native."""
+        ...
+
+    def linked(self, paths: Sequence[Any]) -> tuple[Any, ...]:
+        """What the slot of a function holds: its paths in the order they are tried."""
+        ...
+
+
 class NativeProgram(Protocol):
     """A built plan."""
 
@@ -32,6 +102,10 @@ class NativeProgram(Protocol):
         self, inputs: Sequence[np.ndarray[Any, Any]]
     ) -> list[np.ndarray[Any, Any]]:
         """The plan's output buffers for arrays of its input types."""
+        ...
+
+    def call_path(self, form: CallForm) -> CallPath | None:
+        """A call path that runs this plan, if the form of call can have one."""
         ...
 
     def as_text(self, stage: str) -> str:
@@ -46,6 +120,11 @@ class Backend(Protocol):
 
     def build(self, plan: Plan) -> NativeProgram:
         """The plan as one native call; `ImportError` if the machine lacks the means."""
+        ...
+
+    def native_calls(self, site: CallSite) -> NativeCalls | None:
+        """What makes calls of a class's instances native, where that is possible."""
+        ...
 
 
 _backends: dict[str, Backend] = {}
@@ -63,11 +142,16 @@ def backend(name: str = "cpu") -> Backend | None:
 
 __all__ = [
     "Backend",
+    "CallForm",
+    "CallPath",
+    "CallSite",
     "CopyStep",
     "HostStep",
     "KernelStep",
+    "Leaf",
     "Literal",
     "MatmulStep",
+    "NativeCalls",
     "NativeProgram",
     "Output",
     "Place",

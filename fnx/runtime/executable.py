@@ -26,7 +26,14 @@ from fnx.core.reference import run_reference
 from fnx.kernel.printer import kernel_text
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, wrap
-from fnx.runtime.backend import NativeProgram, Output, Plan, backend
+from fnx.runtime.backend import (
+    CallForm,
+    CallPath,
+    NativeProgram,
+    Output,
+    Plan,
+    backend,
+)
 
 STAGES = ("program", "plan", "kernel", "llvm", "asm")
 
@@ -55,6 +62,10 @@ class Executable:
             return tuple([wrap(*pair) for pair in zip(values, types, strict=True)])
         buffers = self.native([x._numpy() for x in arrays])
         return tuple([_output(o, arrays, buffers) for o in self.plan.outputs])
+
+    def call_path(self, form: CallForm) -> CallPath | None:
+        """A call path in machine code, if there can be one for this form of call."""
+        return None if self.native is None else self.native.call_path(form)
 
     def as_text(self, stage: str) -> str:
         """The program at a stage: "program", "plan", "kernel", "llvm" or "asm"."""

@@ -174,7 +174,7 @@ def test_stages():
     assert lowered.as_text("plan") and lowered.as_text("kernel")
     compiled = lowered.compile()
     np.testing.assert_allclose(compiled(X.astype("f4")), 2 * X)
-    with pytest.raises(errors.OptionError, match=r"as_text has the forms 'program'"):
+    with pytest.raises(errors.OptionError, match=r"'fortran'.*program, plan, kernel"):
         lowered.as_text("fortran")
     with pytest.raises(errors.ArgumentError, match=r"compiled for f32\[3\].*f64\[3\]"):
         compiled(X)
@@ -206,7 +206,7 @@ BAD = {
     "branch": (
         lambda: fnx.jit(lambda p: p["w"] if p["w"] > 0 else 0.0)({"w": 1.0}),
         errors.TracerValueError,
-        r"depends on p\['w'\], unknown(.|\n)*lax.cond(.|\n)*static_argnums",
+        r"depends on p\['w'\], unknown(.|\n)*numpy.where(.|\n)*static_argnums",
     ),
     "string": (
         lambda: fnx.jit(lambda x, mode: x)(1.0, "up"),

@@ -19,12 +19,13 @@ from fnx.cpu.backend import CpuBackend
 from fnx.runtime.array import from_numpy
 from fnx.runtime.executable import Executable
 from tests.cases import Case
-from tests.test_primitives import CASES, _rng, each, operands
+from tests.rules import arguments, operands
+from tests.test_primitives import CASES, each
 
 
 def compiled(case: Case) -> tuple[list[Any], list[Any], Executable]:
     """The outputs by machine code, those by reference, and the executable."""
-    args = operands(case, case.args(_rng(case)))
+    args = operands(case, arguments(case))
     arrays = [x for x in args if hasattr(x, "block_until_ready")]
 
     def run(*given: Any) -> list[Any]:

@@ -70,6 +70,34 @@ def test_scalars_that_do_not_fit_raise():
         fnp.ones(2, "uint8") + 300
 
 
+EXACT = {
+    "at": lambda x: x.at[0].set(0.1)[0],
+    "concatenate": lambda x: fnp.stack([x[0], 0.1])[1],
+    "isclose": lambda x: fnp.where(fnp.isclose(x * 0 + 0.1, 0.1, 0, 0), 0.1, x)[0],
+    "pad": lambda x: fnp.pad(x, 1, constant_values=0.1)[0],
+    "quantile": lambda x: fnp.quantile(fnp.array([0.0, 1.0], "float64"), 0.1),
+    "percentile": lambda x: fnp.percentile(fnp.array([0.0, 1.0], "float64"), 10.0),
+    "interp": lambda x: fnp.interp(0.1, np.array([0.0, 1.0]), np.array([0.0, 1.0])),
+    "where": lambda x: fnp.where(x > 5, x, 0.1)[0],
+    "full_like": lambda x: fnp.full_like(x, 0.1)[0],
+    "array": lambda x: fnp.array([x[0], 0.1])[1],
+    "clip": lambda x: fnp.clip(x, 0.1, 0.1)[0],
+    "append": lambda x: fnp.diff(x, append=0.1)[-1] + x[-1],
+    "var": lambda x: 0.1 - fnp.sqrt(fnp.var(x * 0, mean=0.1)) + 0.1,
+    "insert": lambda x: fnp.insert(x, 0, 0.1)[0],
+    "linspace": lambda x: fnp.linspace(0.1, x[0], 2)[0],
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_scalars_beside_float64_are_rounded_to_float64(name):
+    x = fnp.array([1.0, 2.0], "float64")
+    for transform in (lambda f: f, fnx.jit):
+        got = transform(EXACT[name])(x)
+        assert got.dtype == fnp.float64
+        np.testing.assert_allclose(got, 0.1, rtol=1e-14)
+
+
 def test_broadcasting():
     x = fnp.ones((2, 1, 3)) + fnp.ones((4, 1))
     assert x.shape == (2, 4, 3)

@@ -187,7 +187,9 @@ def _field(name: str, letter: str, type_: str = "i64", row: str = "%row") -> str
 def _frame(name: str, number: str, type_: str | None = None) -> str:
     """The place of a word of the frame (`name.at`), and its value if asked for."""
     place = f"{name}.at = getelementptr i64, ptr %frame, i64 {number}"
-    return place if type_ is None else f"{place}\n  {name} = load {type_}, ptr {name}.at"
+    return (
+        place if type_ is None else f"{place}\n  {name} = load {type_}, ptr {name}.at"
+    )
 
 
 def _put(name: str, letter: str, value: str, type_: str = "ptr") -> str:
@@ -303,7 +305,7 @@ present:
 def _enter() -> str:
     """One table: checks, output arrays, the plan, the result; then lets go of all."""
     return f"""
-define internal ptr @enter(ptr %table, ptr %args, i64 %count, ptr %names) {{
+define ptr @enter(ptr %table, ptr %args, i64 %count, ptr %names) {{
 entry:
   {_head("%positional", Word.POSITIONAL)}
   {_head("%named", Word.NAMED)}
@@ -311,8 +313,8 @@ entry:
   %given = call i64 @length(ptr %names)
   %same.named = icmp eq i64 %named, %given
   %fits = and i1 %same, %same.named
-  br i1 %fits, label %frame, label %differs
-frame:
+  br i1 %fits, label %prepare, label %differs
+prepare:
   {_head("%size", Word.FRAME)}
   %frame = alloca i64, i64 %size, align 16
   {_head("%held", Word.HELD)}
@@ -426,8 +428,8 @@ load:  ; frame a = the object b
   br label %holds
 
 same:  ; frame a is the object b
-  %same = icmp eq ptr %x, %b
-  br i1 %same, label %holds, label %differs
+  %is.same = icmp eq ptr %x, %b
+  br i1 %is.same, label %holds, label %differs
 
 array:  ; frame a is an array of type b; its memory is frame c, what holds it frame d
   {_at("%array.class", "%x", layout.TYPE)}
