@@ -32,10 +32,11 @@ from fnx.api.device import (
 from fnx.api.grad import grad, value_and_grad
 from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
 from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
-from fnx.api.jit import disable_jit, jit
+from fnx.api.jit import clear_caches, disable_jit, jit
 from fnx.api.vmap import vmap
 from fnx.config import config
 from fnx.core.array import Array
+from fnx.cpu.threads import num_threads, set_num_threads
 from fnx.dtypes import default_dtypes, float0
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ __all__ = [
     "Device",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "clear_caches",
     "closure_convert",
     "config",
     "custom_gradient",
@@ -81,11 +83,13 @@ __all__ = [
     "local_devices",
     "make_jaxpr",
     "nn",
+    "num_threads",
     "numpy",
     "optim",
     "process_count",
     "process_index",
     "random",
+    "set_num_threads",
     "testing",
     "tree",
     "tree_util",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,6 +42,7 @@ from fnx.control.call import call
 from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
+from fnx.core.cache import clear_programs
 from fnx.core.program import Program
 from fnx.core.trace import Tracer, tracing
 from fnx.core.types import ArrayType
@@ -83,6 +85,10 @@ class Entry:
         return executable_for(self.program)
 
 
+# Every jitted function, for `clear_caches`.
+_every: weakref.WeakSet[Jitted] = weakref.WeakSet()
+
+
 class Jitted:
     """A function under `jit`; called like the function itself.
 
@@ -97,12 +103,16 @@ class Jitted:
         self._function = function
         self._options = options
         self._entries: dict[Any, Entry] = {}
+        _every.add(self)
         self._hits = self._misses = 0
         self._native = Paths()
         self._paths: tuple[Any, ...] = ()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Jitted, (self._function, self._options)  # what it learned stays here
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._function)}>"
@@ -322,6 +332,21 @@ def jit(
     return jitted if fun is None else errors.api_boundary(jitted)(fun)
 
 
+def clear_caches() -> None:
+    """Forgets everything that was traced, transformed or compiled.
+
+    >>> import fnx
+    >>> f = fnx.jit(lambda x: x + 1)
+    >>> y = f(1.0)
+    >>> fnx.clear_caches()
+    >>> f.cache_info().currsize
+    0
+    """
+    for jitted in list(_every):
+        jitted.clear_cache()
+    clear_programs()
+
+
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """A context in which jitted functions run as plain Python, for debugging.
@@ -338,4 +363,4 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         _disabled.reset(token)
 
 
-__all__ = ["CacheInfo", "Jitted", "disable_jit", "jit"]
+__all__ = ["CacheInfo", "Jitted", "clear_caches", "disable_jit", "jit"]

@@ -19,11 +19,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_shared: list[Callable[[], None]] = []
+
+
+def clear_programs() -> None:
+    """Forgets every transformed and compiled program."""
+    for clear in _shared:
+        clear()
+
+
 def cached(
     function: Callable[Concatenate[Program, P], R],
 ) -> Callable[Concatenate[Program, P], R]:
     """Decorates a function of a program, whose results are computed once."""
     shared = functools.lru_cache(maxsize=1024)(function)
+    _shared.append(shared.cache_clear)
 
     @functools.wraps(function)
     def lookup(program: Program, *args: P.args, **kwargs: P.kwargs) -> R:

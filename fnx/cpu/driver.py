@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fnx.cpu.emit import Module, call_text
+from fnx.cpu.grain import shares
 from fnx.cpu.library import set_threads_address
+from fnx.cpu.threads import run_address
+from fnx.kernel.ir import Kernel
 from fnx.runtime.backend import (
     CopyStep,
     HostStep,
@@ -52,13 +55,20 @@ class _Driver:
         match step:
             case KernelStep(kernel, buffers):
                 pointers = [self.pointer(place) for place in buffers]
-                self.lines.append(call_text(self.module.add(kernel), pointers))
+                self.lines.append(call_text(self.kernel(kernel), pointers))
             case MatmulStep():
                 self.matmul(number, step)
             case CopyStep(out, source, nbytes):
                 self.copy(out, source, nbytes)
             case HostStep():
                 self.host(number)
+
+    def kernel(self, kernel: Kernel) -> str:
+        """The function of a kernel, which threads share where that pays."""
+        shared = shares(kernel)
+        if shared and not self.module.run:
+            self.module.run = run_address() or 0
+        return self.module.add(kernel, shared if self.module.run else {})
 
     def text(self) -> str:
         """The whole module."""

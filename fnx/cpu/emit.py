@@ -8,14 +8,27 @@ folds, below it `access.py` and `values.py`. Next on the walk: `jit.py`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from fnx import dtypes
 from fnx.cpu.access import Access
-from fnx.cpu.llvm import Text, register_type
+from fnx.cpu.grain import Share
+from fnx.cpu.llvm import Text, Writer, memory_type, register_type
+from fnx.cpu.values import Key
 from fnx.dtypes import DType
-from fnx.kernel.expr import Fold, IndexExpr, IndexValue, Inside, Load, Op
+from fnx.kernel.expr import (
+    Buffer,
+    Expr,
+    Fold,
+    IndexExpr,
+    IndexValue,
+    Inside,
+    Load,
+    Op,
+    Part,
+)
 from fnx.kernel.ir import (
     Eval,
     Kernel,
@@ -23,45 +36,42 @@ from fnx.kernel.ir import (
     Stmt,
     Store,
     fold_identity,
-    parallel_loop,
 )
 
 
 class Module(Text):
-    """One LLVM module: kernels as internal functions, and functions that call them."""
+    """One LLVM module: kernels as internal functions, and functions that call them.
 
-    def __init__(self) -> None:
+    `run` is the address of the thread pool's function, for kernels with `shares`.
+    """
+
+    def __init__(self, run: int = 0) -> None:
         super().__init__()
+        self.run = run
         self._kernels: dict[Hashable, str] = {}
 
-    def add(self, kernel: Kernel, ranged: bool = False) -> str:
+    def add(self, kernel: Kernel, shares: Mapping[Loop, Share] | None = None) -> str:
         """The name of a function that runs the kernel; equal kernels share it.
 
-        A ranged one takes `i64 begin, i64 end` after its pointers and runs only these
-        rounds of the kernel's `parallel_loop`; `begin` is a multiple of its width.
+        The thread pool runs the loops that have `shares`.
         """
-        key = kernel.key, ranged
+        key = kernel.key, bool(shares)
         name = self._kernels.get(key)
         if name is None:
             clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
             name = self._kernels[key] = f"k{len(self._kernels)}_{clean}"
-            self.define(_Printer(self, kernel).function(name, ranged))
+            self.define(_Printer(self, kernel, self.run).function(name, shares or {}))
         return name
 
 
-def call_text(
-    name: str, pointers: Sequence[str], bounds: tuple[str, str] | None = None
-) -> str:
+def call_text(name: str, pointers: Sequence[str]) -> str:
     """The instruction that runs a kernel's function on its buffers, in their order.
-
-    `bounds` are the operands `begin` and `end` of a ranged one.
 
     >>> call_text("k0_add", ["%x", "%y"])
     'call void @k0_add(ptr %x, ptr %y)'
     """
-    args = [f"ptr {pointer}" for pointer in pointers]
-    args += [f"i64 {bound}" for bound in bounds or ()]
-    return f"call void @{name}({', '.join(args)})"
+    args = ", ".join(f"ptr {pointer}" for pointer in pointers)
+    return f"call void @{name}({args})"
 
 
 def exported(name: str, kernel_name: str, count: int) -> str:
@@ -83,24 +93,101 @@ class _Accumulators:
 class _Printer(Access):
     """Prints one kernel as a function."""
 
-    def __init__(self, module: Text, kernel: Kernel) -> None:
+    def __init__(self, module: Text, kernel: Kernel, run: int = 0) -> None:
         super().__init__(module, kernel.buffers)
-        self.kernel = kernel
+        self.kernel, self.run = kernel, run
         self.folds: dict[Fold, _Accumulators] = {}
+        self.partials: dict[Fold, list[Buffer]] = {}
+        self.memory: list[str] = []  # what the function's first block allocates
+        self.taken: str | None = None  # the lanes that folds take of the last vector
 
-    def function(self, name: str, ranged: bool) -> str:
+    def function(self, name: str, shares: Mapping[Loop, Share]) -> str:
         """The function's definition."""
-        loop = parallel_loop(self.kernel) if ranged else None
-        assert not ranged or loop, f"kernel {self.kernel.name} has no parallel loop"
         for stmt in self.kernel.body:
-            if isinstance(stmt, Loop) and stmt is loop:
-                self.ranged_loop(stmt)
+            share = shares.get(stmt) if isinstance(stmt, Loop) else None
+            if isinstance(stmt, Loop) and share is not None:
+                self.shared_loop(stmt, share, f"{name}_part{len(self.memory)}")
             else:
                 self.stmt(stmt)
-        parameters = [f"ptr noalias {pointer}" for pointer in self.pointers.values()]
-        parameters += ["i64 %begin", "i64 %end"] if ranged else []
+        pointers = [self.pointers[buffer] for buffer in self.kernel.buffers]
+        return self.definition(name, [f"ptr noalias {pointer}" for pointer in pointers])
+
+    def definition(self, name: str, parameters: Sequence[str]) -> str:
+        """A function of what has been printed."""
         head = f"define internal void @{name}({', '.join(parameters)}) {{\nentry:"
-        return "\n".join((head, *self.lines, "  ret void\n}"))
+        return "\n".join((head, *self.memory, *self.lines, "  ret void\n}"))
+
+    # -- loops that threads share
+
+    def shared_loop(self, loop: Loop, share: Share, name: str) -> None:
+        """Have the thread pool run a loop; what its folds combine is kept meanwhile."""
+        for fold in loop.folds:
+            each = [Buffer("", b.dtype, loop.extent, "out") for b in fold.bodies]
+            self.partials[fold] = each
+            for buffer in each:
+                type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
+                self.pointers[buffer] = self.allocate(type_)
+        known = self.scopes[0].values
+        values = [("ptr", pointer) for pointer in self.pointers.values()]
+        values += [(_key_type(key), value) for key, value in known.items()]
+        context = self.allocate(f"[{len(values)} x i64]")
+        for n, (type_, value) in enumerate(values):
+            address = self.emit(f"getelementptr i64, ptr {context}, i64 {n}")
+            self.write(f"store {type_} {value}, ptr {address}")
+        self.part(loop, name)
+        self.write(
+            f"call void inttoptr (i64 {self.run} to ptr)"
+            f"(ptr @{name}, ptr {context}, i64 {share.rounds}, i64 {share.chunk})"
+        )
+        if loop.folds:
+            self.loop(Loop(loop.index, (), loop.folds))
+
+    def know_partials(self, fold: Fold, index: str) -> None:
+        """Make known what a fold combines in a round that threads have run before."""
+        for body, buffer in zip(fold.bodies, self.partials[fold], strict=True):
+            key = (body.fold, body.number) if isinstance(body, Part) else body
+            value = self.to_register(self.get(buffer, index), body.dtype, 1)
+            self.scopes[-1].values[key] = value
+
+    def allocate(self, type_: str) -> str:
+        """The address of memory that the function has."""
+        name = f"%m{len(self.memory)}"
+        self.memory.append(f"  {name} = alloca {type_}, align 64")
+        return name
+
+    def part(self, loop: Loop, name: str) -> None:
+        """Define `void name(ptr context, i64 begin, i64 end)`: some rounds of a loop.
+
+        It reads the buffers' addresses and what is known so far from the context, and
+        calls another function with them, whose parameters say what does not overlap.
+        """
+        part = _Printer(self.module, self.kernel)
+        part.pointers = {b: f"%b{n}" for n, b in enumerate(self.pointers)}
+        known = self.scopes[0].values
+        part.scopes[0].values = {key: f"%c{n}" for n, key in enumerate(known)}
+        kept = tuple(
+            Store(buffer, loop.index, body)
+            for fold in loop.folds
+            for buffer, body in zip(self.partials[fold], fold.bodies, strict=True)
+        )
+        part.ranged_loop(replace(loop, body=loop.body + kept, folds=()))
+        pointers = [("ptr", pointer) for pointer in part.pointers.values()]
+        values = [(_key_type(key), v) for key, v in part.scopes[0].values.items()]
+        bounds = [("i64", "%begin"), ("i64", "%end")]
+        parameters = [f"ptr noalias {pointer}" for _, pointer in pointers]
+        parameters += [f"{type_} {value}" for type_, value in values + bounds]
+        self.module.define(part.definition(f"{name}_rounds", parameters))
+
+        caller = Writer(self.module)
+        args = [f"{type_} {value}" for type_, value in bounds]
+        for n, (type_, _) in reversed(list(enumerate(pointers + values))):
+            address = caller.emit(f"getelementptr i64, ptr %context, i64 {n}")
+            args.insert(0, f"{type_} {caller.emit(f'load {type_}, ptr {address}')}")
+        caller.write(f"call void @{name}_rounds({', '.join(args)})")
+        self.module.define(
+            f"define internal void @{name}(ptr %context, i64 %begin, i64 %end) {{\n"
+            + "\n".join([*caller.lines, "  ret void\n}"])
+        )
 
     def stmt(self, stmt: Stmt) -> None:
         """Print one statement."""
@@ -141,32 +228,46 @@ class _Printer(Access):
         for fold in begun:
             self.folds[fold] = self.identities(fold, self.fold_lanes(loop, fold))
         whole = loop.extent - loop.extent % loop.width
-        with_lanes = loop.width > 1
-        if with_lanes:
-            self.vector, self.width = loop.index, loop.width
-        self.rounds(loop, 0, whole)
-        if with_lanes:
-            self.vector, self.width = None, 1
-        if whole < loop.extent:
-            self.rest(loop, whole)
+        with self.lanes_of_loop(loop):
+            if loop.overlaps and not loop.folds:
+                self.rounds(loop, 0, loop.extent)
+            else:
+                self.rounds(loop, 0, whole)
+                if loop.overlaps and whole < loop.extent:
+                    self.last_round(loop, whole)
+        if not loop.overlaps and whole < loop.extent:
+            self.rounds(loop, whole, loop.extent)
         for fold in begun:
             self.finish(fold)
 
-    def rest(self, loop: Loop, whole: int) -> None:
-        """What vectors leave over, with the first lanes of the folds' accumulators."""
-        vectors = {fold: self.first_lanes(fold) for fold in loop.folds}
-        self.rounds(loop, whole, loop.extent)
-        for fold, vector in vectors.items():
-            self.put_first_lanes(fold, vector)
+    @contextmanager
+    def lanes_of_loop(self, loop: Loop) -> Iterator[None]:
+        """Inside, the index of a vector loop has lanes."""
+        if loop.width == 1:
+            yield
+            return
+        self.vector, self.width = loop.index, loop.width
+        yield
+        self.vector, self.width = None, 1
+
+    def last_round(self, loop: Loop, whole: int) -> None:
+        """The vector that ends at the extent; folds take its lanes from `whole` on."""
+        first = loop.extent - loop.width
+        flags = (str(first + n >= whole).lower() for n in range(loop.width))
+        self.taken = f"<{', '.join(f'i1 {flag}' for flag in flags)}>"
+        self.one_round(loop, str(first))
+        self.taken = None
 
     def ranged_loop(self, loop: Loop) -> None:
-        """The rounds of a loop without folds that the function was called for."""
+        """The rounds of a loop without folds that the function is called for."""
         whole = loop.extent - loop.extent % loop.width
-        self.vector, self.width = (loop.index if loop.width > 1 else None), loop.width
-        self.guarded(loop, "%begin", self.bound("umin", "%end", whole))
-        self.vector, self.width = None, 1
-        if whole < loop.extent:
-            self.guarded(loop, self.bound("umax", "%begin", whole), "%end")
+        if loop.overlaps or whole == loop.extent:
+            with self.lanes_of_loop(loop):
+                self.guarded(loop, "%begin", "%end")
+            return
+        with self.lanes_of_loop(loop):
+            self.guarded(loop, "%begin", self.bound("umin", "%end", whole))
+        self.guarded(loop, self.bound("umax", "%begin", whole), "%end")
 
     def bound(self, name: str, value: str, limit: int) -> str:
         """The smaller or larger of two bounds."""
@@ -183,7 +284,10 @@ class _Printer(Access):
         self.start(after)
 
     def rounds(self, loop: Loop, begin: int | str, end: int | str) -> None:
-        """At least one round: from `begin` to `end`, by the lanes of its index now."""
+        """At least one round: from `begin` to `end`, by the lanes of its index now.
+
+        A vector that would reach beyond the extent begins earlier.
+        """
         step = self.width if self.vector is loop.index else 1
         if isinstance(begin, int) and end == begin + step:
             self.one_round(loop, str(begin))
@@ -191,7 +295,10 @@ class _Printer(Access):
         label, after = self.label(), self.label()
         index = f"%i{label[1:]}"
         phis = self.enter(loop, index, label, begin)
-        self.one_round(loop, index)
+        first = index
+        if loop.extent % step and end in (loop.extent, "%end"):
+            first = self.bound("umin", index, loop.extent - step)
+        self.one_round(loop, first)
         self.write(f"{index}.next = add i64 {index}, {step}")
         self.write(f"{index}.more = icmp ult i64 {index}.next, {end}")
         self.write(f"br i1 {index}.more, label %{label}, label %{after}")
@@ -226,9 +333,13 @@ class _Printer(Access):
                 self.stmt(stmt)
             inner = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
             for fold in loop.folds:
+                if fold in self.partials:
+                    self.know_partials(fold, index)
                 if fold not in inner:
                     state = self.folds[fold]
                     values = [self.use(body, state.lanes) for body in fold.bodies]
+                    if self.taken and self.vector in fold.indices:
+                        values = self.or_identities(fold, values)
                     state.values = self.combine(fold, state.values, values, state.lanes)
 
     # -- folds
@@ -252,23 +363,17 @@ class _Printer(Access):
             values.append(self.constant(identity, body.dtype, lanes))
         return _Accumulators(values, lanes)
 
-    def first_lanes(self, fold: Fold) -> _Accumulators:
-        """Make a fold's accumulators scalars; gives the vectors they are lane 0 of."""
-        vectors = self.folds[fold]
-        scalars = [
-            self.lane(vector, register_type(body.dtype), vectors.lanes, 0)
-            for body, vector in zip(fold.bodies, vectors.values, strict=True)
-        ]
-        self.folds[fold] = _Accumulators(scalars, 1)
-        return vectors
-
-    def put_first_lanes(self, fold: Fold, vectors: _Accumulators) -> None:
-        """Make a fold's accumulators vectors again."""
-        scalars = self.folds[fold].values
-        for n, (body, value) in enumerate(zip(fold.bodies, scalars, strict=True)):
-            type_, vector = register_type(body.dtype), vectors.values[n]
-            vectors.values[n] = self.with_lane(vector, type_, vectors.lanes, value, 0)
-        self.folds[fold] = vectors
+    def or_identities(self, fold: Fold, values: list[str]) -> list[str]:
+        """The values of a fold's bodies, replaced in the lanes that are not taken."""
+        chosen = []
+        identities = self.identities(fold, self.width).values
+        for body, value, identity in zip(fold.bodies, values, identities, strict=True):
+            type_ = self.type(body.dtype, self.width)
+            mask = f"<{self.width} x i1> {self.taken}"
+            chosen.append(
+                self.emit(f"select {mask}, {type_} {value}, {type_} {identity}")
+            )
+        return chosen
 
     def finish(self, fold: Fold) -> None:
         """Make the values of a fold known, its lanes combined if they are its own."""
@@ -323,3 +428,13 @@ class _Printer(Access):
             self.row("select", [takes, y, x], [flag, t, t], t, lanes)
             for x, y, t in zip(a, b, types, strict=True)
         ]
+
+
+def _key_type(key: Key) -> str:
+    """The type of a value that is known by a key, outside of all loops."""
+    match key:
+        case Expr():
+            return register_type(key.dtype)
+        case (Fold() as fold, int(number)):
+            return register_type(fold.bodies[number].dtype)
+    return "i64"

@@ -7,6 +7,7 @@ like its own kernels. Next on the walk: `driver.py`.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from functools import cache
 from types import ModuleType
@@ -20,6 +21,7 @@ SET_THREADS = "openblas_set_num_threads_local"
 def blas_address(routine: str) -> int:
     """The address of a BLAS routine with Fortran's conventions (32-bit integers)."""
     capsule = _cython_blas().__pyx_capi__[routine]
+    _set_threads()
     return _pointer()(capsule, _name()(capsule))
 
 
@@ -29,6 +31,22 @@ def set_threads_address() -> int | None:
     # Looking a symbol up in the extension finds those of the libraries it is linked to.
     function = getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
     return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+def set_blas_threads(n: int) -> None:
+    """Has BLAS use at most `n` threads, as soon as it is there."""
+    _wanted[:] = [n]
+    if "scipy.linalg.cython_blas" in sys.modules:
+        _set_threads()
+
+
+_wanted: list[int] = []  # empty while BLAS decides for itself
+
+
+def _set_threads() -> None:
+    address = set_threads_address() if _wanted else None
+    if address is not None:
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)(*_wanted)
 
 
 def _cython_blas() -> ModuleType:

@@ -107,6 +107,8 @@ class Values(Writer):
         old = source.itemsize * 8
         if old == bits:
             return value
+        if value[0] != "%" and lanes == 1:
+            return str(int(value) & ((1 << bits) - 1)) if old > bits else value
         extend = "sext" if dtypes.is_signed(source) else "zext"
         how = "trunc" if old > bits else extend
         types = self.integer(old, lanes), self.integer(bits, lanes)
@@ -216,6 +218,14 @@ class Values(Writer):
 
     # -- values made of indices
 
+    def opaque(self, value: str, bits: int) -> str:
+        """The same scalar, of which LLVM does not see that a loop counts it.
+
+        It would follow the counter through all integer arithmetic that uses it, which
+        takes seconds where that is a hash.
+        """
+        return self.emit(f"freeze i{bits} {value}") if value[0] == "%" else value
+
     def inside(self, expr: Inside) -> str:
         """`0 <= index < extent` as one unsigned comparison."""
         lanes = self.lanes(expr)
@@ -236,7 +246,7 @@ class Values(Writer):
         else:
             value = self.resized(self.index(expr.index), dtypes.int64, bits, 1)
         if not is_float:
-            return value
+            return value if lanes > 1 else self.opaque(value, bits)
         source, target = self.integer(bits, lanes), self.type(expr.dtype, lanes)
         return self.emit(f"sitofp {source} {value} to {target}")
 

@@ -19,6 +19,7 @@ from fnx.kernel.expr import (
     Expr,
     Fold,
     IndexExpr,
+    Load,
     LoopIndex,
     depends_on_data,
 )
@@ -51,8 +52,10 @@ class Loop:
     """Run the body for each value of the index.
 
     With `width` > 1 it is a vector loop: that many values of the index at once, one per
-    lane (a backend splits vectors wider than its registers), and what remains, fewer
-    than `width`, one by one. What depends on the index has lanes, all else is scalar.
+    lane (a backend splits vectors wider than its registers). What depends on the index
+    has lanes, all else is scalar. Where the width does not divide the extent and the
+    loop `overlaps`, its last vector ends at the extent and repeats some values of the
+    index, which folds count once; otherwise what remains runs one by one.
     `folds` are the reductions this loop carries; one over several indices is carried by
     each of its nested loops.
     """
@@ -61,6 +64,7 @@ class Loop:
     body: tuple[Stmt, ...]
     folds: tuple[Fold, ...] = ()
     width: int = 1
+    overlaps: bool = False
 
     @property
     def extent(self) -> int:
@@ -90,24 +94,33 @@ def loops(body: tuple[Stmt, ...]) -> Iterator[Loop]:
             yield from loops(stmt.body)
 
 
-def parallel_loop(kernel: Kernel) -> Loop | None:
-    """The one outermost loop of a kernel, if its rounds may run in any order at once.
+def parallel_loops(kernel: Kernel) -> tuple[Loop, ...]:
+    """The outermost loops of a kernel whose rounds may run in any order at once.
 
-    None for folds over everything, for several loops one after the other, and where
-    different rounds may store to the same element.
+    Not those whose rounds may store to the same element or read what another one
+    stores. What a fold combines may be computed at once too where that is one value a
+    round: where the loop has no lanes and no inner loop carries the same fold.
     """
-    outer = [stmt for stmt in kernel.body if not isinstance(stmt, Eval)]
-    if len(outer) != 1 or not isinstance(outer[0], Loop) or outer[0].folds:
-        return None
-    loop = outer[0]
-    stores = [s for each in loops((loop,)) for s in each.body if isinstance(s, Store)]
-    apart = all(
+    outer = [stmt for stmt in kernel.body if isinstance(stmt, Loop)]
+    return tuple(loop for loop in outer if _rounds_apart(loop) and _folds_apart(loop))
+
+
+def _rounds_apart(loop: Loop) -> bool:
+    stmts = [stmt for each in loops((loop,)) for stmt in each.body]
+    stores = [stmt for stmt in stmts if isinstance(stmt, Store)]
+    written = {store.buffer: store.offset for store in stores}
+    loads = [s.expr for s in stmts if isinstance(s, Eval) and isinstance(s.expr, Load)]
+    return all(
         loop.index in store.offset.free
         and store.combine is None
         and not depends_on_data(store.offset)
         for store in stores
-    )
-    return loop if apart else None
+    ) and all(written.get(load.buffer, load.offset) is load.offset for load in loads)
+
+
+def _folds_apart(loop: Loop) -> bool:
+    inner = {fold for each in loops(loop.body) for fold in each.folds}
+    return not loop.folds or (loop.width == 1 and inner.isdisjoint(loop.folds))
 
 
 def fold_identity(combine: str, number: int, dtype: DType) -> bool | int | float:

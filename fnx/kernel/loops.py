@@ -3,8 +3,9 @@
 Each is a substitution of loop indices, after which index arithmetic simplifies by its
 normal form. A loop whose index is only looked at through `i // n` and `i % n` is split;
 two nested loops that every offset walks as one become one; long floating-point sums
-become sums of sums over blocks, whose error grows with the square root of what it was;
-transpositions are tiled.
+become sums of sums over blocks, whose error grows with the square root of what it was,
+and so do other folds over everything, whose blocks threads may share; transpositions
+are tiled.
 Receives and gives the domain and the stores; next on the walk: `schedule.py`.
 """
 
@@ -227,15 +228,15 @@ def _tile_size(extent: int) -> int:
     return min(sizes, key=lambda n: abs(n - 12), default=0)
 
 
-# ---------------------------------------------------------------- blocked sums
+# ---------------------------------------------------------------- blocked folds
 
 
 def _blocked(table: ExprTable, nest: Nest) -> Nest | None:
-    """The nest with long sums blocked once more; None where none is long.
+    """The nest with long folds blocked once more; None where none is long.
 
     Other folds over the same loops are blocked too, so that they share them still.
     """
-    long = {fold.indices for fold in nest.folds if _is_long_sum(fold)}
+    long = {fold.indices for fold in nest.folds if _is_long(fold)}
     if not long:
         return None
     done: dict[Expr, Expr] = {}
@@ -250,13 +251,12 @@ def _blocked(table: ExprTable, nest: Nest) -> Nest | None:
     return nest.mapped(nest.domain, done)
 
 
-def _is_long_sum(fold: Fold) -> bool:
+def _is_long(fold: Fold) -> bool:
+    """Whether blocks make a fold more exact, or so long that threads may share it."""
     length = prod(index.extent for index in fold.indices)
-    return (
-        fold.combine == "add"
-        and length > 2 * BLOCK
-        and any(dtypes.is_float(body.dtype) for body in fold.bodies)
-    )
+    floats = any(dtypes.is_float(body.dtype) for body in fold.bodies)
+    inexact = fold.combine == "add" and floats and length > 2 * BLOCK
+    return inexact or (not fold.free and length > 16 * BLOCK)
 
 
 def _blocked_part(table: ExprTable, fold: Expr, number: int) -> Expr:

@@ -41,7 +41,7 @@ def meaning(name: str) -> Callable[[Array, Array], Array]:
     return if_huge
 
 
-# The branch stands in a function, so that kernels that call it are straight lines.
+# The lanes that are huge, one after the other; called where there are any.
 _LLVM = """
 define internal {vector} @{name}({vector} %x, {vector} %y) noinline {{
 entry:
@@ -51,17 +51,12 @@ entry:
   %size = and {word} %bits, {mask}
   %huge = icmp uge {word} %size, {threshold}
   %flags = bitcast <{lanes} x i1> %huge to i{lanes}
-  %any = icmp ne i{lanes} %flags, 0
-  br i1 %any, label %some, label %none
-none:
-  ret {vector} %y
-some:
   store {vector} %x, ptr %angles
   store {vector} %y, ptr %results
   br label %lane
 lane:
-  %i = phi i{bits} [ 0, %some ], [ %next, %done ]
-  %rest = phi i{lanes} [ %flags, %some ], [ %shifted, %done ]
+  %i = phi i{bits} [ 0, %entry ], [ %next, %done ]
+  %rest = phi i{lanes} [ %flags, %entry ], [ %shifted, %done ]
   %this = trunc i{lanes} %rest to i1
   br i1 %this, label %call, label %done
 call:
@@ -86,7 +81,7 @@ all:
 
 
 def llvm(name: str) -> scalar_llvm.Printer:
-    """The row's printer: a call with the whole vector."""
+    """The row's printer: a call with the whole vector where any lane is huge."""
 
     def print_(
         e: scalar_llvm.Emitter,
@@ -95,31 +90,62 @@ def llvm(name: str) -> scalar_llvm.Printer:
         result: DType,
         lanes: int,
     ) -> str:
-        # A lone scalar goes as the first of two lanes.
-        wide = max(lanes, 2)
-        helper = f"fnx_{name}_if_huge_v{wide}{dtypes.short(result)}"
-        e.helper(name, f"declare double @{name}(double)")
-        e.helper(helper, _llvm_text(e, helper, name, wide, result))
-        vector, scalar = e.type(result, wide), e.type(result, 1)
-        if lanes == 1:
-            args = [
-                e.emit(f"insertelement {vector} zeroinitializer, {scalar} {arg}, i32 0")
-                for arg in args
-            ]
-        typed = ", ".join(f"{vector} {arg}" for arg in args)
-        called = e.emit(f"call {vector} @{helper}({typed})")
-        if lanes > 1:
-            return called
-        return e.emit(f"extractelement {vector} {called}, i32 0")
+        x, y = args
+        some, after, before = e.label(), e.label(), e.block
+        any_ = _any_huge(e, x, result, lanes)
+        e.write(f"br i1 {any_}, label %{some}, label %{after}")
+        e.start(some)
+        called = _called(e, name, x, y, result, lanes)
+        e.write(f"br label %{after}")
+        e.start(after)
+        type_ = e.type(result, lanes)
+        return e.emit(f"phi {type_} [ {called}, %{some} ], [ {y}, %{before} ]")
 
     return print_
+
+
+def _any_huge(e: scalar_llvm.Emitter, x: str, dtype: DType, lanes: int) -> str:
+    """Whether any lane is huge or no number at all: its exponent is a large one."""
+    bits = dtype.itemsize * 8
+    word, unsigned = e.integer(bits, lanes), np.dtype(f"u{dtype.itemsize}")
+    most = e.constant(2 ** (bits - 1) - 1, unsigned, lanes)
+    threshold = e.constant(_huge_bits(dtype) - 1, unsigned, lanes)
+    pattern = e.emit(f"bitcast {e.type(dtype, lanes)} {x} to {word}")
+    size = e.emit(f"and {word} {pattern}, {most}")
+    huge = e.emit(f"icmp ugt {word} {size}, {threshold}")
+    if lanes == 1:
+        return huge
+    flags = e.emit(f"bitcast <{lanes} x i1> {huge} to i{lanes}")
+    return e.emit(f"icmp ne i{lanes} {flags}, 0")
+
+
+def _huge_bits(dtype: DType) -> int:
+    return int(np.array(HUGE[dtype], dtype).view(f"u{dtype.itemsize}"))
+
+
+def _called(
+    e: scalar_llvm.Emitter, name: str, x: str, y: str, dtype: DType, lanes: int
+) -> str:
+    """A call of the helper for a vector; a lone scalar is the first of two lanes."""
+    wide = max(lanes, 2)
+    helper = f"fnx_{name}_if_huge_v{wide}{dtypes.short(dtype)}"
+    e.helper(name, f"declare double @{name}(double)")
+    e.helper(helper, _llvm_text(e, helper, name, wide, dtype))
+    vector, scalar = e.type(dtype, wide), e.type(dtype, 1)
+    if lanes == 1:
+        place = f"insertelement {vector} zeroinitializer, {scalar}"
+        x, y = e.emit(f"{place} {x}, i32 0"), e.emit(f"{place} {y}, i32 0")
+    # What stands around a cold call is laid out and given registers as such.
+    called = e.emit(f"call {vector} @{helper}({vector} {x}, {vector} {y}) cold")
+    if lanes > 1:
+        return called
+    return e.emit(f"extractelement {vector} {called}, i32 0")
 
 
 def _llvm_text(
     e: scalar_llvm.Emitter, name: str, function: str, lanes: int, dtype: DType
 ) -> str:
     bits = dtype.itemsize * 8
-    threshold = int(np.array(HUGE[dtype], dtype).view(f"u{dtype.itemsize}"))
     if dtype == dtypes.float32:
         widen = "%wide = fpext float %angle to double"
         narrow = "%value = fptrunc double %result to float"
@@ -135,7 +161,7 @@ def _llvm_text(
         vector=e.type(dtype, lanes),
         word=e.integer(bits, lanes),
         mask=f"splat (i{bits} {2 ** (bits - 1) - 1})",
-        threshold=f"splat (i{bits} {threshold})",
+        threshold=f"splat (i{bits} {_huge_bits(dtype)})",
         widen=widen,
         narrow=narrow,
     )

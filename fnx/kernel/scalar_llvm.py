@@ -41,6 +41,18 @@ class Emitter(Protocol):
     def call(self, function: str, result_type: str, *operands: tuple[str, str]) -> str:
         """Declare an external function once and emit a call of it."""
 
+    block: str
+    """The label of the basic block that is being printed."""
+
+    def write(self, instruction: str) -> None:
+        """Append an instruction that has no value."""
+
+    def label(self) -> str:
+        """A new label of a basic block."""
+
+    def start(self, label: str) -> None:
+        """Begin a basic block."""
+
     def helper(self, name: str, definition: str) -> None:
         """Add the module-level text `definition` once, keyed by `name`."""
 

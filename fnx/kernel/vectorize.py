@@ -49,6 +49,20 @@ def vectorized(body: Body) -> tuple[float, Body]:
     return cost, tuple(chosen)
 
 
+def scheduled_cost(body: Body) -> float:
+    """What statements cost whose vector loops have been chosen."""
+    cost = _Costs([stmt for stmt in body if not isinstance(stmt, Loop)], None).at(1)
+    for loop in (stmt for stmt in body if isinstance(stmt, Loop)):
+        full, rest = divmod(loop.extent, loop.width)
+        if loop.width > 1:
+            lanes = _Costs(loop.body, loop.index).at(loop.width)
+            cost += full * _round(lanes, loop, loop.width)
+        if rest or loop.width == 1:
+            serial = _round(scheduled_cost(loop.body), loop, 1)
+            cost += (loop.extent if loop.width == 1 else rest) * serial
+    return cost
+
+
 def _best(loop: Loop) -> tuple[float, Loop]:
     """The loop as a serial one with the best inner loops, or as a vector loop."""
     inner, body = vectorized(loop.body)
@@ -56,17 +70,27 @@ def _best(loop: Loop) -> tuple[float, Loop]:
     widths = _widths(loop)
     if not widths:
         return best
-    costs, serial = _Costs(loop.body, loop.index), inner
+    costs, serial, overlaps = _Costs(loop.body, loop.index), inner, _may_overlap(loop)
     if any(isinstance(stmt, Loop) for stmt in loop.body):
         serial = _Costs(loop.body, None).at(1)
     for width in widths:
         full, rest = divmod(loop.extent, width)
+        if overlaps:
+            full, rest = full + bool(rest), 0
         cost = full * _round(costs.at(width), loop, width)
         cost += rest * _round(serial, loop, 1)
         cost += 2 * len(loop.folds) * width.bit_length()  # lanes are combined at last
         if cost < best[0]:
-            best = cost, Loop(loop.index, loop.body, loop.folds, width)
+            best = cost, Loop(loop.index, loop.body, loop.folds, width, overlaps)
     return best
+
+
+def _may_overlap(loop: Loop) -> bool:
+    """Whether rounds may be repeated: not if they read what they have written."""
+    stmts = list(_flat(loop.body))
+    written = {stmt.buffer for stmt in stmts if isinstance(stmt, Store)}
+    exprs = (stmt.expr for stmt in stmts if isinstance(stmt, Eval))
+    return not any(isinstance(e, Load) and e.buffer in written for e in exprs)
 
 
 # ---------------------------------------------------------------- widths

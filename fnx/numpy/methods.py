@@ -33,15 +33,21 @@ from fnx.numpy.choices import clip
 from fnx.numpy.operands import cast
 from fnx.numpy.updating import At
 from fnx.ops.parts import bitcast
+from fnx.runtime.array import ConcreteArray
 
 _OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex)
+_USUAL = frozenset({ConcreteArray, Tracer, bool, int, float})
 
 
 def _operator(function: Callable[..., Any], swapped: bool = False) -> Any:
     """A binary operator; operands of other kinds are left to their own operators."""
 
     def method(self: Array, other: Any) -> Any:
-        if not isinstance(other, _OPERANDS) and not hasattr(other, "__jax_array__"):
+        if (
+            other.__class__ not in _USUAL  # the usual ones cost no more than this
+            and not isinstance(other, _OPERANDS)
+            and not hasattr(other, "__jax_array__")
+        ):
             if isinstance(other, list | tuple):
                 raise errors.ArgumentError(
                     f"an array and a {type(other).__name__} have no operation "

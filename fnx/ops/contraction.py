@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fnx import errors
@@ -110,6 +111,7 @@ class MatmulLayout:
         return self.batch * self.m * self.n * self.k
 
 
+@lru_cache(maxsize=4096)
 def matmul_layout(x_shape: Axes, y_shape: Axes, x: Side, y: Side) -> MatmulLayout:
     """The layout that copies the fewest elements.
 

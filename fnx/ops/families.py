@@ -9,6 +9,7 @@ Next on the walk: `arithmetic.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ ANY = BOOL + NUMBER
 _WORDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 # The kinds of arrays beside which each Python scalar is a literal of their dtype.
 _BESIDE = {bool: ANY, int: NUMBER, float: INEXACT, complex: COMPLEX}
+_TYPED = (Array, Literal)
 
 
 def kind(dtype: np.dtype[Any]) -> str:
@@ -80,12 +82,15 @@ class Elementwise(Primitive):
     def _with_literals(self, args: tuple[Any, ...]) -> Sequence[Any]:
         """Python scalars become literals of the dtype of the operands beside them."""
         arrays = [arg for arg in args if isinstance(arg, Array)]
-        self._check_shapes(arrays)
+        if len(arrays) > 1:
+            self._check_shapes(arrays)
         if len(arrays) == len(args):
             return args
-        typed = [arg.type.dtype for arg in args if isinstance(arg, Array | Literal)]
+        typed = [arg.type.dtype for arg in args if isinstance(arg, _TYPED)]
         dtype = typed[-1] if typed else None
-        return [_literal(arg, dtype) for arg in args]
+        return [
+            arg if isinstance(arg, _TYPED) else _literal(arg, dtype) for arg in args
+        ]
 
     def _folded(self, literals: Sequence[Any], params: Mapping[str, Any]) -> Literal:
         # In a rule, a function of literals must stand for any shape as they do.
@@ -97,7 +102,8 @@ class Elementwise(Primitive):
     def _check_shapes(self, arrays: Sequence[Array]) -> None:
         # A literal may meet any shape; an array of rank 0 may not: it would need a
         # sum in its transpose.
-        if any(x.shape != arrays[0].shape for x in arrays[1:]):
+        shape = arrays[0].type.shape
+        if [x for x in arrays if x.type.shape != shape]:
             types = ", ".join(str(x.type) for x in arrays)
             raise errors.ShapeError(
                 f"{self.name}: the operands must have equal shapes, got {types}. "
@@ -143,9 +149,13 @@ class Elementwise(Primitive):
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
         """NumPy's value; 16-bit floats are computed in float32 and rounded once."""
-        wide = [widened(array) for array in arrays]
-        value = self.numpy(*wide, **params)
-        return np.asarray(value, self.result_dtype(*[a.dtype for a in arrays]))
+        types = [array.dtype for array in arrays]
+        if [dtype for dtype in types if dtype.itemsize == 2]:
+            arrays = tuple([widened(array) for array in arrays])
+        value = self.numpy(*arrays, **params)
+        dtype = self.result_dtype(*types)
+        exact = value.__class__ is np.ndarray and value.dtype is dtype
+        return value if exact else np.asarray(value, dtype)
 
     def absorb(
         self, inputs: Sequence[Any], makers: Mapping[Any, Any], **params: Any
@@ -243,20 +253,34 @@ def along(axis: MappedAxis, x: Any) -> Any:
 
 def literal(value: complex, dtype: np.dtype[Any]) -> Literal:
     """A weak scalar constant of that dtype."""
+    return _weak_literal(value, dtype, str(value) if value == 0 else "")
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _weak_literal(value: complex, dtype: np.dtype[Any], text: str) -> Literal:
+    # The text tells 0.0 from -0.0.
     return Literal(dtype.type(value), ArrayType((), dtype, True))
 
 
 def _literal(value: Any, dtype: np.dtype[Any] | None) -> Any:
-    if not isinstance(value, bool | int | float | complex):
-        return value
-    kinds = next(_BESIDE[scalar] for scalar in _BESIDE if isinstance(value, scalar))
-    if dtype is None or kind(dtype) not in kinds:
-        return Literal(value)  # one that does not fit: `infer` complains of its dtype
-    return literal(value, dtype)
+    kinds = _BESIDE.get(value.__class__)
+    if kinds is None:  # a subclass, or no scalar at all
+        found = [scalar for scalar in _BESIDE if isinstance(value, scalar)]
+        return _literal(found[0](value), dtype) if found else value
+    if dtype is None:
+        return Literal(value)
+    letter = kind(dtype)
+    # Rules write 0 for the zero of any dtype, that of booleans too.
+    if letter in kinds or (
+        letter == BOOL and kinds == _BESIDE[int] and value in (0, 1)
+    ):
+        return literal(value, dtype)
+    return Literal(value)  # one that does not fit: `infer` complains of its dtype
 
 
 def _are_literals(operands: Sequence[Any], args: Sequence[Any]) -> bool:
     """Whether the operands are literals, not all of them written as Python scalars."""
-    return all(isinstance(x, Literal) for x in operands) and any(
-        isinstance(x, Literal) for x in args
-    )
+    for x in operands:
+        if not isinstance(x, Literal):
+            return False
+    return any(isinstance(x, Literal) for x in args)

@@ -96,8 +96,7 @@ def wrap(data: Any, type: ArrayType) -> ConcreteArray:
     """A fresh NumPy result as an array: contiguous, of the type's dtype, read-only."""
     if data.__class__ is not np.ndarray or not data.flags.c_contiguous:
         data = np.ascontiguousarray(data).reshape(type.shape)
-    if data.flags.writeable:
-        data.flags.writeable = False
+    data.setflags(write=False)
     return ConcreteArray(data, type)
 
 

@@ -21,6 +21,27 @@ from fnx.core.types import ArrayType
 from fnx.runtime.array import ConcreteArray, wrap
 
 
+class _ErrorSettings:
+    """NumPy's settings for errors in arithmetic, as a context variable would be."""
+
+    def set(self, settings: Mapping[str, Any]) -> Any:
+        return np.seterr(**settings)
+
+    def reset(self, before: Mapping[str, Any]) -> None:
+        np.seterr(**before)
+
+
+# `np.errstate` costs more than the arithmetic of a small array; NumPy 2 keeps the
+# settings in a context variable, which is ten times faster to set.
+_errors: Any = getattr(getattr(np, "_core", None), "umath", None)
+_IGNORED: Any = {"all": "ignore"}
+if hasattr(_errors, "_extobj_contextvar") and hasattr(_errors, "_make_extobj"):
+    _IGNORED = _errors._make_extobj(**_IGNORED)
+    _errors = _errors._extobj_contextvar
+else:
+    _errors = _ErrorSettings()
+
+
 def _no_compiler(
     primitive: Primitive, arrays: list[Any], params: Mapping[str, Any]
 ) -> Any:
@@ -35,16 +56,52 @@ def evaluate(
     primitive: Primitive, args: tuple[Any, ...], params: Mapping[str, Any]
 ) -> Any:
     """The result of one primitive as a concrete array, or a tuple of them."""
-    arrays = [_concrete(arg) for arg in args]
     if primitive.compiled:
-        return run_compiled(primitive, arrays, params)
-    types = primitive.infer(*[x.type for x in arrays], **params)
+        return run_compiled(primitive, [_concrete(arg) for arg in args], params)
+    arrays, types = [], []
+    for arg in args:
+        if arg.__class__ is ConcreteArray:
+            arrays.append(arg._data)
+        elif arg.__class__ is Literal:
+            arrays.append(arg.value)
+        else:
+            arg = _concrete(arg)
+            arrays.append(arg._numpy())
+        types.append(arg.type)
+    out = _inferred(primitive, tuple(types), params)
     # As in compiled code, inf and NaN are values, not warnings.
-    with np.errstate(all="ignore"):
-        values = primitive.reference(*[x._numpy() for x in arrays], **params)
+    token = _errors.set(_IGNORED)
+    try:
+        values = primitive.reference(*arrays, **params)
+    finally:
+        _errors.reset(token)
     if primitive.multiple:
-        return tuple([wrap(*pair) for pair in zip(values, types, strict=True)])
-    return wrap(values, types)
+        return tuple([wrap(*pair) for pair in zip(values, out, strict=True)])
+    return wrap(values, out)
+
+
+# The output types of what has been inferred outside of traces.
+_types: dict[Any, Any] = {}
+_MOST_TYPES = 4096
+
+
+def _inferred(
+    primitive: Primitive, types: tuple[ArrayType, ...], params: Mapping[str, Any]
+) -> Any:
+    """What `infer` gives, remembered: inferring takes longer than a small operation."""
+    try:
+        key = (primitive, types, *params.items()) if params else (primitive, types)
+        found = _types.get(key)
+    except TypeError:  # a param that is not hashable
+        return primitive.infer(*types, **params)
+    if found is None:
+        found = primitive.infer(*types, **params)
+        # Inside a trace it may depend on the axes that are bound there.
+        if not hooks.busy:
+            if len(_types) >= _MOST_TYPES:
+                _types.clear()
+            _types[key] = found
+    return found
 
 
 def constant(literal: Literal) -> ConcreteArray:

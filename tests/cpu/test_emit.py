@@ -13,7 +13,8 @@ from fnx.errors import InternalError
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import Buffer, Expr, linear_offset, unravel
-from fnx.kernel.ir import Kernel
+from fnx.kernel.ir import Kernel, parallel_loops
+from tests.chunks import run_in_chunks
 
 REALS = [d for d in dtypes.SUPPORTED if not dtypes.is_complex(d)]
 PAIRS = list(itertools.product(REALS, REALS))
@@ -625,25 +626,59 @@ def test_equal_kernels_share_their_code():
     assert module.add(softmax_kernel((3, 5)).finish("c")) != first
 
 
+def run_shared(k: KernelBuilder, chunk: int, *arrays: np.ndarray) -> int:
+    """Run a kernel whose parallel loops are cut; gives how many there are."""
+    kernel = k.finish("test")
+    run_in_chunks(kernel, chunk, *arrays)
+    return len(parallel_loops(kernel))
+
+
 @pytest.mark.parametrize("size", [100, 1003])
-@pytest.mark.parametrize("cuts", [[], [32], [32, 64], [96]])
-def test_ranged_kernels_run_some_rounds(size, cuts):
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_shared_loops(size, chunk):
     k = KernelBuilder()
     source = k.buffer("x", dtypes.float32, size, "in")
     target = k.buffer("y", dtypes.float32, size, "out")
     (i,) = k.domain((size,))
     k.store(target, i, k.neg(k.load(source, i)))
-    module = emit.Module()
-    name = module.add(k.finish("negative"), ranged=True)
-    pieces = list(itertools.pairwise([0, *cuts, size]))
-    calls = [emit.call_text(name, ["%x", "%y"], (str(b), str(e))) for b, e in pieces]
-    body = "\n  ".join(reversed(calls))
-    module.define(f"define void @main(ptr %x, ptr %y) {{\n  {body}\n  ret void\n}}")
-    library = jit.load(jit.assemble(module.text()), ["main"])
     x = random(size, dtypes.float32)
     out = np.zeros_like(x)
-    library.function("main", 2)(x.ctypes.data, out.ctypes.data)
+    assert run_shared(k, chunk, x, out) == 1
     np.testing.assert_array_equal(out, -x)
+
+
+@pytest.mark.parametrize("dtype", [d for d in REALS if d is not dtypes.bool_], ids=str)
+@pytest.mark.parametrize("size", [70_000, 70_001])
+def test_shared_folds_and_what_follows_them(dtype, size):
+    def build() -> KernelBuilder:
+        k = KernelBuilder()
+        source = k.buffer("x", dtype, size, "in")
+        ends = k.buffer("ends", dtype, 2, "out")
+        target = k.buffer("y", dtypes.bool_, size, "out")
+
+        def element(index):
+            return k.load(source, index[0])
+
+        first = k.load(source, 5)  # known before the loops, used in all of them
+        largest = k.fold("max", "i", (size,), lambda i: k.max(element(i), first))
+        least = k.fold("min", "i", (size,), lambda i: k.min(element(i), first))
+        (i,) = k.domain((size,))
+        k.store(target, i, k.eq(element((i,)), k.max(largest, first)))
+        k.store(ends, i // size, k.max(largest, least))
+        return k
+
+    x = random(size, dtype)
+    x[5] = x.min()
+    outs = []
+    for chunk in (None, 1, 5):
+        ends, y = np.zeros(2, dtype), np.zeros(size, np.bool_)
+        if chunk is None:
+            run(build(), x, ends, y)
+        else:
+            assert run_shared(build(), chunk, x, ends, y)
+        outs.append((ends.tobytes(), y.tobytes()))
+    assert outs[0] == outs[1] == outs[2]
+    np.testing.assert_array_equal(np.frombuffer(outs[0][1], np.bool_), x == x.max())
 
 
 def test_helpers_are_compiled_apart():

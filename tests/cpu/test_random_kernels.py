@@ -34,6 +34,7 @@ from fnx.kernel.expr import (
     Op,
     Part,
 )
+from tests.chunks import run_in_chunks
 
 EXTENTS = [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 33]
 Element = Callable[[tuple[IndexExpr, ...]], Expr]
@@ -171,7 +172,7 @@ def test_random_kernels(seed, monkeypatch):
     if seed % 2:  # as if the loops were long
         monkeypatch.setattr(loops, "BLOCK", 8)
         monkeypatch.setattr(loops, "LONG", 4)
-        monkeypatch.setattr(loops, "_is_long_sum", is_long)
+        monkeypatch.setattr(loops, "_is_long", is_long)
     maker = Maker(seed)
     k = maker.k
     shape = [maker.rng.choice(EXTENTS) for _ in range(maker.rng.randint(0, 3))]
@@ -192,6 +193,9 @@ def test_random_kernels(seed, monkeypatch):
     out = np.empty(size, maker.dtype)
     arrays = [*maker.arrays.values(), out]
     library.function("main", count)(*[a.ctypes.data for a in arrays])
+    np.testing.assert_array_equal(out, expected)
+    out[:] = 0
+    run_in_chunks(kernel, seed % 3 + 1, *arrays)
     np.testing.assert_array_equal(out, expected)
 
 

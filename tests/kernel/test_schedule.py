@@ -11,7 +11,7 @@ from fnx.errors import InternalError
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import Expr, linear_offset
-from fnx.kernel.ir import Eval, Kernel, Loop, parallel_loop
+from fnx.kernel.ir import Eval, Kernel, Loop, parallel_loops
 from fnx.kernel.printer import kernel_text
 
 F32 = dtypes.float32
@@ -225,14 +225,37 @@ def test_combining_stores_keep_the_order_of_the_domain():
 
 
 def test_parallel_loops():
-    assert parallel_loop(unary((4, 16), lambda k, x: k.neg(x))).extent == 64
-    assert parallel_loop(row_kernel((64, 1000), softmax)).extent == 64
-    assert parallel_loop(column_sum(100, 64)).extent == 64
+    def extents(kernel):
+        return [loop.extent for loop in parallel_loops(kernel)]
+
+    assert extents(unary((4, 16), lambda k, x: k.neg(x))) == [64]
+    assert extents(row_kernel((64, 1000), softmax)) == [64]
+    assert extents(column_sum(100, 64)) == [64]
     k = KernelBuilder()
     x, y = k.buffer("x", F32, 320, "in"), k.buffer("y", F32, 10, "inout")
     i, j = k.domain((32, 10))
     k.store(y, j, k.load(x, i * 10 + j), combine="add")
-    assert parallel_loop(k.finish("rows")) is None
+    assert extents(k.finish("rows")) == []
+
+
+def test_parallel_loops_with_folds():
+    def total(size):
+        k = KernelBuilder()
+        x, y = k.buffer("x", F32, size, "in"), k.buffer("y", F32, 1, "out")
+        k.domain(())
+        k.store(y, 0, k.fold("add", "i", (size,), lambda index: k.load(x, index[0])))
+        return [loop.extent for loop in parallel_loops(k.finish("sum"))]
+
+    assert total(64_000) == [16]  # over blocks
+    assert total(64) == []  # with lanes
+
+
+def test_rounds_that_read_what_others_store_are_not_parallel():
+    k = KernelBuilder()
+    x = k.buffer("x", F32, 65, "inout")
+    (i,) = k.domain((64,))
+    k.store(x, i + 1, k.load(x, i))
+    assert parallel_loops(k.finish("shift")) == ()
 
 
 # ---------------------------------------------------------------- text, key, checks

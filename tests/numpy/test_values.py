@@ -403,3 +403,13 @@ def test_random_shapes_of_reductions():
         axes = tuple(np.flatnonzero(rng.random(len(shape)) > 0.5).tolist())
         x = rng.standard_normal(shape)
         _compare(fnp.sum(fnp.array(x), axes), np.sum(x, axes), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["tril", "triu"])
+@pytest.mark.parametrize("dtype", [bool, "i4", "f2", "c8"])
+def test_triangles_of_every_kind(name, dtype):
+    x = np.ones((2, 3, 4), dtype)
+    for k in (-1, 0, 2):
+        found = getattr(fnp, name)(x, k)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(np.asarray(found), getattr(np, name)(x, k))

@@ -24,6 +24,7 @@ from fnx.cpu.entry import layout
 from fnx.cpu.entry.layout import Unsupported
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.entry.walker import NO_MATCH, Site, imports, walker_text
+from fnx.errors import InternalError
 from fnx.runtime.backend import CallForm, CallSite, Leaf, Output, Plan
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02  # METH_FASTCALL, METH_KEYWORDS
@@ -82,8 +83,9 @@ class NativeCalls:
         held = self.site.array(x, kinds["whole"])
         found = self._enter(table, ({"x": held}, [None, 2.5]))
         wrong = self._enter(table, ({"x": x}, [None, 2.5]))
+        whole: Any
         whole, rest = found if isinstance(found, tuple) else (None, {})
-        flat = rest.get("flat") if isinstance(rest, dict) else None
+        flat: Any = rest.get("flat") if isinstance(rest, dict) else None
         arrays = isinstance(whole, self.site.array) and type(flat) is type(whole)
         if wrong != NO_MATCH or not arrays:
             raise Unsupported("a call through a table gave another result")
@@ -111,7 +113,8 @@ def native_calls(site: CallSite) -> NativeCalls | None:
     """The native calls of a class, or `None` where there are none."""
     try:
         return NativeCalls(site)
-    except (Unsupported, ImportError):
+    except (Unsupported, ImportError, InternalError):
+        # The last: a platform on which LLVM wants functions that are not there.
         return None
 
 

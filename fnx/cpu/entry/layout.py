@@ -86,7 +86,8 @@ def check() -> None:
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise Unsupported("a free-threaded build")
     _expect("the size of a pointer", ctypes.sizeof(ctypes.c_void_p), TYPE)
-    for value in ({}, [], (), 1.5, np.float32, None):
+    values: tuple[Any, ...] = ({}, [], (), 1.5, np.float32, None)
+    for value in values:
         _expect("an object's type", word(id(value) + TYPE), id(type(value)))
     _expect("NumPy's table", numpy_address("PyArray_Type"), id(np.ndarray))
     for shape, dtype in (((2, 3), np.float32), ((), np.int64), ((0, 5), np.bool_)):

@@ -99,16 +99,11 @@ class Site:
 
 def walker_text(site: Site) -> str:
     """The module that defines `call`, the method of jitted functions."""
-    parts = (_call(site), _enter(), _MATCHES, _check_rows(site), _outputs(), _RUN)
-    parts = (*parts, _results(), _wrap(site), _CONTAINERS, _NUMBERS, _HELD, _NOTHING)
-    named = {
-        "CONTEXT_BITS": _address(site.bits),
-        "NONE": _address(id(None)),
-    }
-    text = "\n".join(parts)
-    for name, value in named.items():
-        text = text.replace(f"${name}", value)
-    return text + "\n".join(f"declare {line}" for line in _DECLARED.values()) + "\n"
+    arguments = _call(site), _enter(), _NAMES_MATCH, _check(site), _NUMBERS
+    running = _outputs(), _RUN, _LET_GO, _NOTHING
+    results = _build(), _wrap(site), _CONTAINERS
+    declared = [f"declare {line}" for line in _DECLARED.values()]
+    return "\n".join((*arguments, *running, *results, *declared)) + "\n"
 
 
 def imports() -> Mapping[str, int]:
@@ -228,7 +223,7 @@ some:
   br i1 %empty, label %slow, label %hold
 hold:
   call void @Py_IncRef(ptr %paths)
-  %bits = call ptr @variable(ptr $CONTEXT_BITS)
+  %bits = call ptr @variable(ptr {_address(site.bits)})
   %strong = load ptr, ptr {_address(site.strong_zero)}
   %bytes = call ptr @PyTuple_GetItem(ptr %paths, i64 0)
   %tables = call ptr @PyBytes_AsString(ptr %bytes)
@@ -356,7 +351,7 @@ differs:
 """
 
 
-_MATCHES = f"""
+_NAMES_MATCH = f"""
 ; Whether the named arguments are those of the table, in its order.
 define internal i1 @names_match(ptr %table, ptr %names, i64 %count) {{
 entry:
@@ -391,7 +386,7 @@ def _switch(operations: type[IntEnum]) -> str:
     return f"switch i64 %op, label %unknown [ {cases} ]"
 
 
-def _check_rows(site: Site) -> str:
+def _check(site: Site) -> str:
     """Goes through the rows of checks; false at the first that does not hold.
 
     Arrays are held (a reference each) as soon as they are found, so that neither
@@ -768,7 +763,7 @@ succeeded:
 }}
 """
 
-_HELD = f"""
+_LET_GO = f"""
 ; Gives up the references to the arrays of a call.
 define internal void @let_go(ptr %table, ptr %frame) {{
 entry:
@@ -800,7 +795,7 @@ define i32 @nothing(ptr %pointers) {
 # ---------------------------------------------------------------- the result
 
 
-def _results() -> str:
+def _build() -> str:
     """Builds the result on the stack; null, with an error set, if something fails."""
     return f"""
 define internal ptr @build(ptr %table, ptr %frame) {{

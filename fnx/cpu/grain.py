@@ -1,0 +1,66 @@
+"""Which loops threads share, and how their rounds are cut: by shape alone.
+
+Receives a scheduled kernel; gives, for each outermost loop with enough work, the chunks
+that the thread pool hands out. One thread does all other loops sooner than the others
+would be there to help. Nothing here depends on the number of threads, nor do results: a
+chunk is whole rounds of a loop whose rounds know nothing of each other, and a fold
+combines the values of the rounds in their order. Next on the walk: `emit.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fnx.kernel.ir import Kernel, Loop, parallel_loops
+from fnx.kernel.vectorize import scheduled_cost
+
+NANOSECONDS = 0.25
+"""About what one unit of the schedule's costs takes: an instruction with its share of
+waiting for memory."""
+
+LEAST = 50_000
+"""The nanoseconds of work that are shared at least. A worker that is awake is there in
+two microseconds, but one that is parked takes ten, and forty on a virtual machine."""
+
+CHUNK = 12_500
+"""The nanoseconds that a chunk takes at least: many times what taking one costs."""
+
+MOST_CHUNKS = 256
+"""More chunks than processors, so that all of them are busy to the end."""
+
+MOST_PARTIALS = 16_384
+"""A shared loop with folds has at most so many rounds: it keeps a value of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A loop of so many rounds, to be run in chunks of so many."""
+
+    rounds: int
+    chunk: int
+
+
+def shares(kernel: Kernel) -> dict[Loop, Share]:
+    """How threads share the loops of a kernel, those that are not run as a whole."""
+    cuts = {
+        loop: cut(loop.extent, loop.width, NANOSECONDS * scheduled_cost((loop,)))
+        for loop in parallel_loops(kernel)
+        if not loop.folds or loop.extent <= MOST_PARTIALS
+    }
+    return {loop: share for loop, share in cuts.items() if share is not None}
+
+
+def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
+    """The chunks of a loop, in whole vectors; None where it has work for one only.
+
+    >>> cut(1_000_000, 8, 300_000.0)
+    Share(rounds=1000000, chunk=41672)
+    >>> cut(1000, 8, 9_000.0) is None
+    True
+    """
+    if nanoseconds < LEAST:
+        return None
+    pieces = min(int(nanoseconds / CHUNK), MOST_CHUNKS)
+    vectors = -(-rounds // width)
+    chunk = -(-vectors // pieces) * width
+    return Share(rounds, chunk) if chunk < rounds else None
