@@ -66,6 +66,10 @@ class ImmutableError(FnxError, TypeError):
     """An attempt to write into an array; arrays never change."""
 
 
+class ScalarOutOfRange(FnxError, OverflowError):
+    """A Python integer that the dtype of the array beside it cannot hold."""
+
+
 class IndexOutOfRange(FnxError, IndexError):
     """A concrete index outside its axis."""
 

@@ -15,6 +15,7 @@ import optree
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import as_array, leaf_names, with_type
 from fnx.api.tangents import read, zeros
+from fnx.core.array import Array
 from fnx.core.types import ArrayType
 from fnx.tree import PyTreeDef
 from fnx.tree_nodes import NAMESPACE
@@ -75,12 +76,13 @@ def cotangent_leaves(
 ) -> list[Any]:
     """The cotangents of the inexact leaves of the arguments that a vjp rule gave."""
     if not isinstance(result, tuple | list) or len(result) != len(primals):
-        count = f" of length {len(result)}" if hasattr(result, "__len__") else ""
+        many = isinstance(result, tuple | list)
+        count = f" of length {len(result)}" if many else ""
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker}: the backward rule must return a tuple with a cotangent for "
                 f"each of the {len(primals)} arguments",
-                f"it returned {type(result).__name__}{count}",
+                f"it returned {_word(result)}{count}",
                 "return None in the place of an argument whose cotangent is zero, and "
                 "a tuple of one for a single argument",
             )
@@ -94,6 +96,10 @@ def cotangent_leaves(
     rows = zip(given, types, names, strict=True)
     found = [_cotangent(asker, ct, type, name) for ct, type, name in rows]
     return [ct for ct in found if ct is not None]
+
+
+def _word(result: Any) -> str:
+    return "an array" if isinstance(result, Array) else type(result).__name__
 
 
 def _spread(asker: str, what: str, ct: Any, primal: Any) -> list[Any]:

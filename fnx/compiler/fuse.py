@@ -123,12 +123,11 @@ class _Fuser:
         for eqn in self.eqns:
             total = _own_cost(eqn)
             for atom in eqn.inputs:
-                if isinstance(atom, Var):
-                    number = self.maker.get(atom)
-                    alone = len(self.uses[atom]) == 1
-                    inlined = number is not None and self.fusible[number] and alone
-                    total += costs[number] if inlined and number is not None else 1
-            costs.append(total)
+                number = self.maker.get(atom) if isinstance(atom, Var) else None
+                # Every read counts in full: at another index, it is computed again.
+                inlined = number is not None and self.fusible[number]
+                total += costs[number] if inlined and number is not None else 1
+            costs.append(min(total, _REDUCTION))
         return costs
 
     # -- where a value goes
@@ -197,7 +196,7 @@ class _Fuser:
             if self._reads_aligned(use):
                 continue
             elsewhere += 1
-            if self.eqns[use.eqn].primitive.reads == "many":
+            if _repeats(self.eqns[use.eqn], use.position):
                 return True
         return elsewhere > 0 and len(uses) > 1
 
@@ -380,15 +379,39 @@ def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
 
 
 def _is_row_prefix(eqn: Eqn, position: int) -> bool:
-    """Whether an operand runs along the output's first axes, then along folded ones.
+    """Whether an operand is read at a prefix of the output's index, or along rows.
+
+    Without folded axes a prefix will do: the element is computed once for all that
+    follows. With them every axis of the output must come first, or the fold's elements
+    would be computed again along those that are left out.
+    """
+    reading = _reading(eqn, position)
+    if reading is None:
+        return False
+    along, ordered, folds, wanted = reading
+    return ordered and along == (wanted if folds else wanted[: len(along)])
+
+
+def _repeats(eqn: Eqn, position: int) -> bool:
+    """Whether one element of an operand is read for many elements of the output."""
+    reading = _reading(eqn, position)
+    if reading is None:
+        return eqn.primitive.reads == "many"
+    along, _, _, wanted = reading
+    return not set(along) >= set(wanted)
+
+
+def _reading(eqn: Eqn, position: int) -> tuple[list[int], bool, bool, list[int]] | None:
+    """The output axes that an operand runs along, whether folded axes come after
+    them only, whether there are any, and all axes of the output; `None` if unknown.
 
     Axes of length 1 do not count: their index is always 0.
     """
     axes = _alignment(eqn, position)
     if axes is None:
-        return False
+        return None
     given = eqn.inputs[position].type.shape
     wanted = [n for n, size in enumerate(eqn.outputs[0].type.shape) if size != 1]
     kept = [axis for axis, size in zip(axes, given, strict=True) if size != 1]
     along = [axis for axis in kept if axis is not None]
-    return along == wanted[: len(along)] and kept[: len(along)] == along
+    return along, kept[: len(along)] == along, len(along) < len(kept), wanted

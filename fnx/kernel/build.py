@@ -166,7 +166,28 @@ class KernelBuilder:
         if name == "select":
             return self._select(*args)
         self._check(row, args)
-        return self.table.op(name, args, row.result(tuple(arg.dtype for arg in args)))
+        target = row.result(tuple(arg.dtype for arg in args))
+        known = self._known(row, args, target)
+        return self.table.op(name, args, target) if known is None else known
+
+    def _known(
+        self, row: scalar.ScalarOp, args: tuple[Expr, ...], result: DType
+    ) -> Expr | None:
+        """The result where constants tell its bits: those of a NaN they do not."""
+        constants = [arg for arg in args if isinstance(arg, Const)]
+        if not constants:
+            return None
+        if len(constants) == len(args) and not row.name.endswith("_if_huge"):
+            value = row.numpy(*(np.asarray(c.value, c.dtype) for c in constants)).item()
+            return None if value != value else self.constant(value, result)
+        if len(args) != 2:
+            return None
+        x, y = args
+        if isinstance(y, Const) and _is_neutral(row.name, y):
+            return x
+        if isinstance(x, Const) and row.name in _COMMUTE and _is_neutral(row.name, x):
+            return y
+        return None
 
     def _check(self, row: scalar.ScalarOp, args: tuple[Expr, ...]) -> None:
         types = {arg.dtype for arg in args}
@@ -301,6 +322,25 @@ class KernelBuilder:
     gt = _method("gt")
     ge = _method("ge")
     select = _method("select")
+
+
+_COMMUTE = {"add", "mul", "and", "or", "xor"}
+# Where the neutral (second) operand is not that of a fold.
+_NEUTRAL = {"sub": 0, "xor": 0, "shl": 0, "div": 1}
+_NEUTRAL |= {"shr_logical": 0, "shr_arithmetic": 0}
+
+
+def _is_neutral(name: str, constant: Const) -> bool:
+    """Whether the operation with this second operand gives the first, bit by bit."""
+    value, dtype = constant.value, constant.dtype
+    if name in ("add", "mul", "and", "or"):
+        neutral = canonical_value(fold_identity(name, 0, dtype), dtype)
+    elif name in _NEUTRAL:
+        neutral = _NEUTRAL[name]
+    else:
+        return False
+    # Of the two zeros, which are equal, one is neutral for floats.
+    return value == neutral and (value != 0 or str(float(value)) == str(float(neutral)))
 
 
 def _fold_dtype(dtype: DType) -> DType:

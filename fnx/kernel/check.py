@@ -74,6 +74,7 @@ class _Checker:
                 all(outer.width == 1 for outer in loops), "nested vector loops"
             )
             self.require(loop.width <= loop.extent, "a vector wider than its loop")
+        self.require(loop.width > 1 or not loop.overlaps, "overlaps without lanes")
         for fold in loop.folds:
             self.require(loop.index in fold.indices, "a loop carries a foreign fold")
         chain = (*loops, loop)

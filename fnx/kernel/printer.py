@@ -1,7 +1,7 @@
-"""Text of a kernel for people, and from it the key that equal kernels share.
+"""Text of a kernel for people, and the key that equal kernels share.
 
-Loops are `i0 i1 …` by depth, computed values `v0 v1 …` and folds `f0 f1 …` in the order
-in which they appear; buffers have the names they were given, or `b0 b1 …` in the key.
+In the text loops are `i0 i1 …` by depth, computed values `v0 v1 …` and folds `f0 f1 …`
+in the order in which they appear; in the key all of them are numbers in that order.
 Receives a `Kernel`; next on the walk: the backends, `fnx/cpu/emit.py`.
 """
 
@@ -48,9 +48,65 @@ def kernel_text(kernel: Kernel) -> str:
 
 def structural_key(buffers: Sequence[Buffer], body: tuple[Stmt, ...]) -> Hashable:
     """Equal for kernels that differ only in their names and those of their buffers."""
-    names = {buffer: f"b{n}" for n, buffer in enumerate(buffers)}
     types = tuple((buffer.dtype.num, buffer.role) for buffer in buffers)
-    return types, "\n".join(_Printer(names).body(body, 0))
+    key = _Key(buffers)
+    key.body(body)
+    return types, tuple(key.parts)
+
+
+class _Key:
+    """Numbers expressions in the order of the statements and says what they are."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.buffers = {buffer: n for n, buffer in enumerate(buffers)}
+        self.numbers: dict[Expr, int] = {}
+        self.parts: list[Hashable] = []
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        number, parts = self.number, self.parts
+        for stmt in body:
+            match stmt:
+                case Eval():
+                    parts.append(number(stmt.expr))
+                case Store():
+                    place = self.buffers[stmt.buffer], number(stmt.offset)
+                    mask = None if stmt.mask is None else number(stmt.mask)
+                    parts.append((*place, number(stmt.value), stmt.combine, mask))
+                case Loop():
+                    parts.append((number(stmt.index), stmt.width, stmt.overlaps))
+                    self.body(stmt.body)
+                    parts.append(tuple(number(fold) for fold in stmt.folds))
+
+    def number(self, expr: Expr) -> int:
+        found = self.numbers.get(expr)
+        if found is None:
+            children = tuple([self.number(child) for child in expr.children])
+            found = self.numbers[expr] = len(self.numbers)
+            self.parts.append((type(expr), expr.dtype.num, children, self.own(expr)))
+        return found
+
+    def own(self, expr: Expr) -> Hashable:
+        """What an expression is beside its type and children."""
+        match expr:
+            case Op():
+                return expr.name
+            case Const():
+                return str(expr.value)  # tells zeros apart, and NaN equals itself
+            case Load():
+                return self.buffers[expr.buffer]
+            case Linear():
+                return tuple(c for _, c in expr.terms), expr.offset
+            case LoopIndex() | Inside():
+                return expr.extent
+            case FloorDiv() | Mod():
+                return expr.divisor
+            case AsIndex():
+                return expr.lo, expr.hi
+            case Part():
+                return expr.number
+            case Fold():
+                return expr.combine, tuple(self.number(i) for i in expr.indices)
+        return None
 
 
 class _Printer:

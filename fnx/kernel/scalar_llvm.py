@@ -1,7 +1,7 @@
 """How the rows of the scalar table print as LLVM IR.
 
 A printer receives the emitter, the operand texts and dtypes and the number of lanes,
-emits straight-line instructions and gives the operand text of the result. No fast-math
+emits instructions and gives the operand text of the result. No fast-math
 flag and no `nsw`: floats keep IEEE 754, integers wrap; what would be undefined in LLVM
 (division by zero, long shifts) is guarded by selects, and the guards are left out where
 the operand is a literal. Used by `scalar.py`; next on the walk: `scalar_cuda.py`.
@@ -10,6 +10,7 @@ the operand is a literal. Used by `scalar.py`; next on the walk: `scalar_cuda.py
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -127,6 +128,12 @@ def extremum(name: str) -> Printer:
         e: Emitter, args: list[str], operands: list[DType], result: DType, lanes: int
     ) -> str:
         x, y = args
+        limit = _float_literal(y) if dtypes.is_float(result) else None
+        if limit is not None and limit == limit:
+            # Equal numbers are y: that tells zeros apart. Only x can be NaN.
+            beyond = {"lt": "gt", "gt": "lt"} if limit else {"lt": "ge", "gt": "le"}
+            over = _compare(e, beyond[name], x, y, result, lanes)
+            return _select(e, over, y, x, result, lanes)
         # On x86 the first two lines are one instruction that gives y if either is NaN.
         first = _compare(e, name, x, y, result, lanes)
         chosen = _select(e, first, x, y, result, lanes)
@@ -178,6 +185,16 @@ def is_finite(
 
 
 # --- integer division and shifts: guarded where LLVM would be undefined -------
+
+
+def _float_literal(operand: str) -> float | None:
+    """The value of a floating literal operand, `None` for anything else."""
+    match = re.fullmatch(r"(?:splat \(\w+ )?0x([0-9A-F]{16})\)?", operand)
+    return (
+        struct.unpack("<d", int(match[1], 16).to_bytes(8, "little"))[0]
+        if match
+        else None
+    )
 
 
 def _literal(operand: str) -> int | None:

@@ -238,7 +238,8 @@ install(
     **_operators(),
     **{name: _method(function) for name, function in _METHODS.items()},
     **{
-        name: property(function, doc=function.__doc__)
+        # The function's example calls it by its own name: only the summary fits here.
+        name: property(function, doc=(function.__doc__ or "").partition("\n")[0])
         for name, function in _PROPERTIES.items()
     },
     reshape=_reshape,

@@ -359,7 +359,14 @@ ceil = _whole(
     "ceil", ops.ceil, "The smallest integer not below x, in the dtype of x.", 1.5, 2.0
 )
 trunc = _whole("trunc", ops.trunc, "The integer part of x, towards zero.", -1.5, -1.0)
-rint = _whole("rint", ops.round, "The nearest integer, halves to even.", 2.5, 2.0)
+rint = _unary(
+    "rint",
+    ops.round,
+    "The nearest integer, halves to even, as a float.",
+    2.5,
+    2.0,
+    inexact=True,
+)
 
 # ---------------------------------------------------------------- bits
 

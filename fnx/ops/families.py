@@ -259,7 +259,17 @@ def literal(value: complex, dtype: np.dtype[Any]) -> Literal:
 @lru_cache(maxsize=1024, typed=True)
 def _weak_literal(value: complex, dtype: np.dtype[Any], text: str) -> Literal:
     # The text tells 0.0 from -0.0.
-    return Literal(dtype.type(value), ArrayType((), dtype, True))
+    try:
+        return Literal(dtype.type(value), ArrayType((), dtype, True))
+    except OverflowError:
+        raise errors.ScalarOutOfRange(
+            errors.explain(
+                f"the Python integer {value} beside an array of {dtype}",
+                f"{dtype} cannot hold it, and wrapping it would change its value",
+                "convert the array to a wider dtype, or wrap the number yourself: "
+                f"numpy.array({value}).astype({dtype.name!r})",
+            )
+        ) from None
 
 
 def _literal(value: Any, dtype: np.dtype[Any] | None) -> Any:

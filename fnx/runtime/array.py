@@ -46,12 +46,15 @@ class ConcreteArray(Array):
         return isinstance(self, DeletedArray)
 
     def __dlpack__(self, **options: Any) -> Any:
-        # NumPy refuses to export read-only memory; the consumer's contract, as for
-        # every immutable array, is not to write. The view is made without a copy.
-        return _writable_view(self._data).__dlpack__(**options)
+        # From version 1.0 on the protocol can say that memory is read-only. An older
+        # consumer gets a view that only its own contract keeps it from writing to.
+        data = self._numpy()
+        if (options.get("max_version") or (0, 0)) < (1, 0):
+            data = _writable_view(data)
+        return data.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        return self._data.__dlpack_device__()
+        return self._numpy().__dlpack_device__()
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.type.weak else ""

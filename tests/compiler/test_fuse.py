@@ -12,6 +12,8 @@ from fnx import numpy as np_
 from fnx.compiler.pipeline import plan_program
 from fnx.core.reference import run_reference
 from fnx.cpu.backend import CpuBackend
+from fnx.kernel.expr import Load
+from fnx.kernel.ir import Eval, Loop
 from fnx.runtime.array import from_numpy
 from fnx.runtime.backend import HostStep, KernelStep, MatmulStep, Plan
 from fnx.runtime.executable import Executable
@@ -172,3 +174,53 @@ def test_a_plan_describes_itself() -> None:
     text = str(plan)
     assert "matmul" in text or "@" in text
     assert "arena 6400 bytes" in text
+
+
+def rows_read_again(x: Any, w: Any) -> Any:
+    for _ in range(9):
+        x = np_.tanh(w @ x)
+    return x
+
+
+def columns_read_again(x: Any, w: Any) -> Any:
+    x = x[None, :]
+    for _ in range(9):
+        x = np_.tanh(x @ w)
+    return x
+
+
+def pairs_read_again(x: Any, w: Any) -> Any:
+    while x.shape[0] > 1:
+        x = x[::2] * 0.5 - x[1::2]
+    return x
+
+
+@pytest.mark.parametrize(
+    "function", [rows_read_again, columns_read_again, pairs_read_again]
+)
+def test_nothing_is_computed_again_and_again(function: Any) -> None:
+    """Chains whose every step reads the one before many times, or at two places."""
+    plan = planned(function, data(8), data(8, 8) * 0.3)
+    kernels = [step.kernel for step in plan.steps if isinstance(step, KernelStep)]
+    assert max(_depth(kernel.body) for kernel in kernels) <= 3
+    plan = planned(function, data(32), data(32, 32) * 0.2)
+    loads = [sum(_loads(s.kernel)) for s in plan.steps if isinstance(s, KernelStep)]
+    assert max(loads) <= 16
+
+
+def _depth(body: Any) -> int:
+    inner = [1 + _depth(s.body) for s in body if isinstance(s, Loop)]
+    return max(inner, default=0)
+
+
+def _loads(kernel: Any) -> Any:
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Eval) and isinstance(stmt.expr, Load):
+            yield 1
+
+
+def statements(body: Any) -> Any:
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, Loop):
+            yield from statements(stmt.body)

@@ -484,6 +484,11 @@ BAD = {
         errors.ArgumentError,
         r"forward mode through .*cannot be transposed(.|\n)*custom_jvp",
     ),
+    "a cotangent that is no tuple": (
+        lambda: fnx.grad(_bare())(1.0),
+        errors.ArgumentError,
+        r"must return a tuple(.|\n)*it returned an array(.|\n)*a tuple of one",
+    ),
     "keyword-only argument": (
         lambda: _keyword_only()(1.0, k=2.0),
         errors.ArgumentError,
@@ -511,6 +516,12 @@ def _defjvps_with_two():
 def _not_linear():
     f = fnx.custom_vjp(lambda x: x)
     f.defvjp(lambda x: (x, None), lambda _, ct: (sin(ct),))
+    return f
+
+
+def _bare():
+    f = fnx.custom_vjp(lambda x: x * 1.0)
+    f.defvjp(lambda x: (x, None), lambda _, ct: ct * 7)
     return f
 
 

@@ -293,6 +293,37 @@ def test_keys_ignore_names_only():
     assert scaled("a", "x", 2.0) != scaled("a", "x", 2.0, 101)
 
 
+def test_the_last_vector_overlaps_unless_it_would_read_what_it_wrote():
+    (loop,) = unary((101,), lambda k, x: k.neg(x)).body
+    assert loop.width > 1 and loop.overlaps
+    k = KernelBuilder()
+    x = k.buffer("x", F32, 101, "inout")
+    (i,) = k.domain((101,))
+    k.store(x, i, k.neg(k.load(x, i)))
+    (loop,) = k.finish("in place").body
+    assert loop.width > 1 and not loop.overlaps
+
+
+def test_constants_are_computed_and_neutral_operands_dropped():
+    k = KernelBuilder()
+    (i,) = k.domain((8,))
+    x = k.load(k.buffer("x", F32, 8, "in"), i)
+    n = k.load(k.buffer("n", dtypes.uint8, 8, "in"), i)
+
+    def number(value, dtype=F32):
+        return k.constant(value, dtype)
+
+    assert k.op("exp", number(0.0)) is number(1.0)
+    assert k.lt(number(1.0), number(2.0)) is number(True, dtypes.bool_)
+    assert k.mul(number(1.0), x) is x and k.div(x, number(1.0)) is x
+    assert k.add(x, number(-0.0)) is x and k.add(x, number(0.0)) is not x
+    assert k.sub(x, number(0.0)) is x and k.sub(x, number(-0.0)) is not x
+    assert k.sub(number(0.0), x) is not x and k.div(number(1.0), x) is not x
+    assert k.and_(n, number(255, dtypes.uint8)) is n
+    assert k.xor(number(0, dtypes.uint8), n) is n
+    assert k.div(number(0.0), number(0.0)) is not number(float("nan"))
+
+
 def broken(kernel: Kernel, body) -> Kernel:
     return Kernel(kernel.name, kernel.buffers, body)
 
@@ -305,6 +336,7 @@ def test_the_checker_finds_what_is_broken():
         ((Loop(loop.index, loop.body[1:], (), 32),), "used before it is computed"),
         ((Loop(loop.index, loop.body[:1] * 2, (), 32),), "computed twice"),
         ((Loop(loop.index, (loop,), (), 32),), "nested vector loops"),
+        ((Loop(loop.index, loop.body, (), 1, True),), "overlaps without lanes"),
     ]:
         with pytest.raises(InternalError, match=reason):
             check_kernel(broken(kernel, body))

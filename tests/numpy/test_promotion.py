@@ -66,7 +66,7 @@ def test_weak_results_stay_weak():
 
 
 def test_scalars_that_do_not_fit_raise():
-    with pytest.raises(OverflowError, match="300 out of bounds for uint8"):
+    with pytest.raises(OverflowError, match="300 beside an array of uint8"):
         fnp.ones(2, "uint8") + 300
 
 

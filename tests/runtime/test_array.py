@@ -37,6 +37,7 @@ def test_dlpack_shares_memory(dtype: str) -> None:
     view = np.from_dlpack(x)
     assert np.shares_memory(view, np.asarray(x))
     np.testing.assert_array_equal(view, np.asarray(x))
+    assert not view.flags.writeable
 
 
 @pytest.mark.parametrize("dtype", ["f4", ml_dtypes.bfloat16, "c8", "bool"])
