@@ -24,7 +24,7 @@ PACKAGES = ("fnx", "fnx_cuda")
 # A module may import its own layer and those below. The package __init__ of fnx and
 # `python -m fnx…` entry files stand above all.
 LAYERS: list[set[str]] = [
-    {"config", "errors", "dtypes", "tree", "tree_nodes", "tree_util"},
+    {"config", "errors", "dtypes", "locks", "tree", "tree_nodes", "tree_util"},
     {"core", "kernel"},
     {"ops"},
     {"transforms"},
@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
 ]
 
 # Parts that see less than all layers below: what each may import besides itself.
-BASE = {"config", "errors", "dtypes", "tree", "tree_nodes"}
+BASE = {"config", "errors", "dtypes", "locks", "tree", "tree_nodes"}
 NARROW: dict[str, set[str]] = {
     "kernel": {"dtypes", "errors"},
     "core": BASE,

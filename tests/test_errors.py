@@ -25,6 +25,7 @@ BUILTIN = {
     errors.TracerValueError: TypeError,
     errors.LeakedTracerError: RuntimeError,
     errors.ImmutableError: TypeError,
+    errors.ScalarOutOfRange: OverflowError,
     errors.IndexOutOfRange: IndexError,
     errors.MissingRule: NotImplementedError,
     errors.InternalError: RuntimeError,

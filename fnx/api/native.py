@@ -9,7 +9,6 @@ the same results. Next on the walk: `fnx/cpu/entry`.
 
 from __future__ import annotations
 
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from fnx.api.static import Divided
 from fnx.config import config
 from fnx.core import hooks
 from fnx.dtypes import default_bits
+from fnx.locks import fork_safe_lock
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import (
     CallForm,
@@ -42,7 +42,7 @@ TURNS = frozenset({2, 8, 32, 128})
 # Paths are tried in turn, the newest first.
 MOST_PATHS = 16
 
-_lock = threading.RLock()
+_lock = fork_safe_lock()
 _makers: dict[Any, NativeCalls | None] = {}
 
 

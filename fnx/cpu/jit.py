@@ -19,9 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from fnx.cpu.llvm import HELPERS
 from fnx.errors import InternalError
+from fnx.locks import fork_safe_lock
 
 if TYPE_CHECKING:
     from llvmlite.binding.orcjit import LLJIT, ResourceTracker
+
+
+# llvmlite has a lock around each call of LLVM, which a fork would leave locked in the
+# child if another thread was compiling. A fork waits for this one.
+_llvm_is_ours = fork_safe_lock()
 
 
 @functools.cache
@@ -72,13 +78,15 @@ def assemble(text: str, opt: int = 2) -> Code:
     Raises `InternalError` with the text where it does not parse.
     """
     own, _, helpers = text.partition(HELPERS)
-    return Code(bytes(_target_machine(opt).emit_object(_parsed(own))), helpers)
+    with _llvm_is_ours:
+        return Code(bytes(_target_machine(opt).emit_object(_parsed(own))), helpers)
 
 
 def assembly(text: str) -> str:
     """The machine code of a module's text, but for its helpers, as assembly."""
     own = text.partition(HELPERS)[0]
-    return str(_target_machine().emit_assembly(_parsed(own)))
+    with _llvm_is_ours:
+        return str(_target_machine().emit_assembly(_parsed(own)))
 
 
 def _parsed(text: str) -> Any:
@@ -114,8 +122,9 @@ def load(
     `exports` are the functions whose addresses are wanted; `imports` gives addresses of
     what the code declares and this process does not export (BLAS and LAPACK routines).
     """
-    addresses = {**_helpers(code.helpers), **(imports or {})}
-    return Library(_linked(code, exports, addresses))
+    with _llvm_is_ours:
+        addresses = {**_helpers(code.helpers), **(imports or {})}
+        return Library(_linked(code, exports, addresses))
 
 
 @functools.cache
