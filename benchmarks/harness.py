@@ -268,7 +268,13 @@ def _warm_up(column: Column, case: Case, effort: Effort) -> None:
     """Run until the time settles and choose how many calls make a sample."""
     if case.once:
         return
-    column.sample()
+    # The first calls compile, some libraries once more for the call itself; a sample
+    # that holds a compilation would pass for a slow call.
+    end = time.perf_counter() + 10 * effort.sample
+    for _ in range(200):
+        column.sample()
+        if time.perf_counter() > end:
+            break
     while (seconds := column.sample() * column.calls) < effort.sample:
         grow = 2 if seconds == 0 else min(10.0, 1.2 * effort.sample / seconds)
         column.calls = math.ceil(column.calls * max(grow, 1.2))
