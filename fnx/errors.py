@@ -54,10 +54,6 @@ class TracerValueError(FnxError, TypeError):
     """Python asked a tracer for a value that depends on an unknown argument."""
 
 
-UnknownValueError = TracerValueError
-"""The same class, under the name that says what the tracer lacks."""
-
-
 class LeakedTracerError(FnxError, RuntimeError):
     """A tracer was used after the trace that made it had ended."""
 

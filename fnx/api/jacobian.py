@@ -25,7 +25,8 @@ from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq
 from fnx.ops.elementwise import convert
-from fnx.ops.shape import along, iota, part_of, permute, reshaped
+from fnx.ops.families import along
+from fnx.ops.shape import iota, part_of, permute, reshaped
 from fnx.transforms.batch import batch_program
 from fnx.tree import leaves as tree_leaves
 

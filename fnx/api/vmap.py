@@ -25,7 +25,8 @@ from fnx.core.array import Array
 from fnx.core.axes import bound_axis
 from fnx.core.primitive import MappedAxis
 from fnx.core.trace import evaluate
-from fnx.ops.shape import along, permute
+from fnx.ops.families import along
+from fnx.ops.shape import permute
 from fnx.transforms.batch import batch_program
 from fnx.tree import PyTreeDef
 

@@ -21,8 +21,8 @@ from fnx.kernel.printer import kernel_text
 
 def plan_program(program: Program) -> Plan:
     """Every pass of the compiler that does not depend on the backend."""
-    flat = checked(inline(program), "inline")
-    clean = checked(simplify(flat), "simplify")
+    flat = checked(inline(program), "inline", program)
+    clean = checked(simplify(flat), "simplify", flat)
     _show(2, "program", clean)
     plan = make_plan(fuse(clean))
     _show(3, "plan", plan)

@@ -21,8 +21,9 @@ from fnx.core.reference import run_reference
 from fnx.core.simplify import simplify
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
+from fnx.ops.families import along
 from fnx.ops.reduce import reduce_sum
-from fnx.ops.shape import along, zeros_like
+from fnx.ops.shape import zeros_like
 from fnx.transforms.batch import batch_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.transpose import transpose_program
@@ -343,7 +344,7 @@ def _forward_map(backward: Program, residuals: int, name: str) -> Program:
         rows = zip(backward.inputs[residuals:], found, strict=True)
         return [zeros_like(var) if t is None else t for var, t in rows]
 
-    return rewrite(run, turned.input_types, "transpose of a custom_vjp rule")
+    return rewrite(run, turned.input_types, "transpose of a custom_vjp rule", turned)
 
 
 # ---------------------------------------------------------------- batching
@@ -381,7 +382,7 @@ def _batched(
         rows = zip(evaluate(lifted, args), flags, wanted, strict=True)
         return [_with_axis(axis, x, found, want) for x, found, want in rows]
 
-    return rewrite(run, lifted.input_types, "batch of a custom rule")
+    return rewrite(run, lifted.input_types, "batch of a custom rule", lifted)
 
 
 def _with_axis(axis: MappedAxis, x: Any, found: bool, wanted: bool | None) -> Any:
@@ -422,7 +423,7 @@ def _backward_batched(
         rows = zip(results, flags, inputs, strict=True)
         return [_cotangent(axis, ct, found, want) for ct, found, want in rows]
 
-    return rewrite(run, lifted.input_types, "batch of a custom rule")
+    return rewrite(run, lifted.input_types, "batch of a custom rule", lifted)
 
 
 def _cotangent(axis: MappedAxis, ct: Any, found: bool, wanted: bool) -> Any:

@@ -12,14 +12,15 @@ from fnx.config import config
 from fnx.core.program import Eqn, Program, Var, params_key, sub_programs
 
 
-def checked(program: Program, made_by: str) -> Program:
-    """The program itself, verified where checking is on."""
+def checked(program: Program, made_by: str, before: Program) -> Program:
+    """The program itself, verified where checking is on.
+
+    `before` is the program that the pass `made_by` received.
+    """
     if config.check:
         problem = find_problem(program)
         if problem:
-            raise errors.InternalError(
-                f"{made_by} made an invalid program: {problem}\n{program}"
-            )
+            raise errors.broken_pass(made_by, problem, before, program)
     return program
 
 

@@ -17,8 +17,6 @@ from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 
-Types = ArrayType | tuple[ArrayType, ...]
-
 RULES = ("infer", "reference", "jvp", "transpose", "batch", "element", "steps")
 
 

@@ -33,7 +33,6 @@ class Format:
     dtype: DType
     word: DType
     """The unsigned integer of as many bits."""
-    signed_word: DType
     fraction_bits: int
     bias: int
 
@@ -54,8 +53,8 @@ class Format:
 
 
 FORMATS = {
-    dtypes.float32: Format(dtypes.float32, dtypes.uint32, dtypes.int32, 23, 127),
-    dtypes.float64: Format(dtypes.float64, dtypes.uint64, dtypes.int64, 52, 1023),
+    dtypes.float32: Format(dtypes.float32, dtypes.uint32, 23, 127),
+    dtypes.float64: Format(dtypes.float64, dtypes.uint64, 52, 1023),
 }
 
 

@@ -24,6 +24,7 @@ from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import mul, select
 from fnx.ops.elementwise import div
+from fnx.ops.families import along
 from fnx.ops.reduce import (
     reduce_max,
     reduce_min,
@@ -32,7 +33,6 @@ from fnx.ops.reduce import (
     zero_or_one,
 )
 from fnx.ops.shape import (
-    along,
     broadcast_in_dim,
     concatenate,
     full,

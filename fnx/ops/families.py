@@ -244,11 +244,12 @@ def widened(array: Any) -> Any:
 
 
 def along(axis: MappedAxis, x: Any) -> Any:
-    """An array repeated along a new leading axis."""
+    """An array, or a literal, repeated along a new leading axis."""
     # By name, since broadcasting is itself defined from the families in this file.
     broadcast_in_dim = primitive("broadcast_in_dim")
-    dims = tuple(range(1, x.ndim + 1))
-    return broadcast_in_dim(x, shape=(axis.size, *x.shape), dims=dims)
+    shape = x.type.shape
+    dims = tuple(range(1, len(shape) + 1))
+    return broadcast_in_dim(x, shape=(axis.size, *shape), dims=dims)
 
 
 def literal(value: complex, dtype: np.dtype[Any]) -> Literal:

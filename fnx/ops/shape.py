@@ -21,6 +21,7 @@ from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.arithmetic import select
+from fnx.ops.families import along
 from fnx.ops.rearrange import (
     Ints,
     Rearrangement,
@@ -574,13 +575,6 @@ def scalar(value: Any, dtype: np.dtype[Any]) -> Literal:
 def zeros_like(x: Any) -> Any:
     """Zeros of the shape and dtype of an array, a literal or a linear input."""
     return full(x.type.shape, x.type.dtype, 0)
-
-
-def along(axis: MappedAxis, x: Any) -> Any:
-    """An array, or a literal, repeated along a new leading axis."""
-    shape = x.type.shape
-    dims = tuple(range(1, len(shape) + 1))
-    return broadcast_in_dim(x, shape=(axis.size, *shape), dims=dims)
 
 
 def all_along(

@@ -36,7 +36,7 @@ def batch_program(
         batched(type, axis.size) if is_mapped else type
         for type, is_mapped in zip(program.input_types, mapped, strict=True)
     ]
-    return rewrite(run, types, "batch"), out_mapped
+    return rewrite(run, types, "batch", program), out_mapped
 
 
 def batched(type: ArrayType, size: int) -> ArrayType:

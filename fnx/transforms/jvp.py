@@ -46,7 +46,7 @@ def _jvp_program(
 
     types = program.input_types
     tangent_types = [type for type, moves in zip(types, moving, strict=True) if moves]
-    return rewrite(run, [*types, *tangent_types], "jvp"), out_moving
+    return rewrite(run, [*types, *tangent_types], "jvp", program), out_moving
 
 
 def push_forward(

@@ -20,7 +20,10 @@ Mask = tuple[bool, ...]
 
 
 def rewrite(
-    run: Callable[..., Sequence[Any]], types: Sequence[ArrayType], made_by: str
+    run: Callable[..., Sequence[Any]],
+    types: Sequence[ArrayType],
+    made_by: str,
+    before: Program,
 ) -> Program:
     """The program that `run` computes from inputs of the given types."""
     traced = trace(run, types)
@@ -29,4 +32,4 @@ def rewrite(
         raise errors.InternalError(
             f"a rule used arrays from outside during {made_by}: {shown}"
         )
-    return checked(simplify(traced.program), made_by)
+    return checked(simplify(traced.program), made_by, before)

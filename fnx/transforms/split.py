@@ -57,8 +57,8 @@ def split_program(program: Program, known: Mask) -> Split:
     )
     unknown_program = Program((*residuals, *late_inputs), tuple(late), late_outputs)
     return Split(
-        checked(simplify(known_program), "split"),
-        checked(simplify(unknown_program), "split"),
+        checked(simplify(known_program), "split", program),
+        checked(simplify(unknown_program), "split", program),
         outputs_known,
         tuple([var.type for var in residuals]),
     )

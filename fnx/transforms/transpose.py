@@ -49,7 +49,7 @@ def transpose_program(
         return [ct for ct in found if ct is not None]
 
     types = [v.type for v in fixed] + [a.type for a in ends]
-    return rewrite(run, types, "transpose"), reached
+    return rewrite(run, types, "transpose", program), reached
 
 
 def pull_back(

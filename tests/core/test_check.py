@@ -52,12 +52,14 @@ def test_an_undefined_output_is_found() -> None:
     assert "output" in (find_problem(program(x, x, Var(F3), result=Var(F3))) or "")
 
 
-def test_checked_raises_with_the_pass_and_the_program() -> None:
+def test_checked_raises_with_the_pass_and_the_program_before_and_after() -> None:
     x = Var(F3)
-    with (
-        config.override(check=True),
-        pytest.raises(errors.InternalError, match="batch"),
-    ):
-        checked(program(x, x, Var(F4)), "batch")
+    right, wrong = program(x, x, Var(F3)), program(x, x, Var(F4))
+    with config.override(check=True):
+        assert checked(right, "batch", right) is right
+        with pytest.raises(errors.InternalError, match="'batch'") as caught:
+            checked(wrong, "batch", right)
+    assert f"before batch\n{right}" in str(caught.value)
+    assert f"after batch\n{wrong}" in str(caught.value)
     with config.override(check=False):
-        checked(program(x, x, Var(F4)), "batch")
+        assert checked(wrong, "batch", right) is wrong
