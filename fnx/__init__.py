@@ -11,8 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import fnx.cpu.backend  # noqa: F401  it registers itself
-from fnx import errors, numpy, tree, tree_util
+from fnx import cache, errors, numpy, tree, tree_util
 from fnx.api.closures import closure_convert, custom_gradient
 from fnx.api.custom import custom_jvp, custom_vjp
 from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
@@ -38,11 +37,14 @@ from fnx.config import config
 from fnx.core.array import Array
 from fnx.cpu.threads import num_threads, set_num_threads
 from fnx.dtypes import default_dtypes, float0
+from fnx.runtime.backend import offer
 
 if TYPE_CHECKING:
     from fnx import extend, lax, nn, optim, random, testing
 
 __version__ = "0.1.0"
+
+offer("cpu", "fnx.cpu.backend")
 
 # Loaded when they are first used, so that `import fnx` stays fast.
 _LAZY = ("extend", "lax", "nn", "optim", "random", "testing")
@@ -52,6 +54,7 @@ __all__ = [
     "Device",
     "ShapeDtypeStruct",
     "block_until_ready",
+    "cache",
     "clear_caches",
     "closure_convert",
     "config",

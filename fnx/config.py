@@ -1,7 +1,7 @@
 """The process-wide options, as attributes of one object: `fnx.config`.
 
-Receives assignments (`fnx.config.strong_zero = False`) and the environment variables
-`FNX_DEBUG` and `FNX_CHECK`; every name, type and range is checked. To add an option,
+Receives assignments (`fnx.config.strong_zero = False`) and the environment variables of
+the table; every name, type and range is checked. To add an option,
 add one row to `OPTIONS` and one annotation to `Config`. Default dtypes are no option:
 they are scoped (`fnx.default_dtypes`). Next on the walk: `fnx/dtypes.py`.
 """
@@ -61,6 +61,15 @@ OPTIONS: Mapping[str, Option] = {
         variable="FNX_DEBUG",
         values=range(7),
     ),
+    "disk_cache": Option(
+        True, "compiled programs are kept on disk", variable="FNX_DISK_CACHE"
+    ),
+    "cache_megabytes": Option(
+        1024,
+        "what the disk cache holds at most, in MiB",
+        variable="FNX_CACHE_MEGABYTES",
+        values=range(1, 2**20),
+    ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
 
@@ -80,6 +89,8 @@ class Config:
 
     strong_zero: bool
     debug: int
+    disk_cache: bool
+    cache_megabytes: int
     check: bool
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

@@ -10,24 +10,38 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
+
+_locks: list[tuple[int, Any]] = []
 
 
-def fork_safe_lock() -> threading.RLock:  # type: ignore[valid-type]
+def fork_safe_lock(rank: int) -> threading.RLock:  # type: ignore[valid-type]
     """A reentrant lock that a fork waits for, and that the child finds free.
 
-    Locks that are held together must be made in the reverse of the order in which they
-    are taken: a fork takes the newest first.
+    Who holds several of them took that of the lower rank first, and so does a fork.
 
-    >>> lock = fork_safe_lock()
+    >>> lock = fork_safe_lock(rank=0)
     >>> with lock:
     ...     print("alone")
     alone
     """
     lock = threading.RLock()
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire,
-            after_in_parent=lock.release,
-            after_in_child=lock.release,
-        )
+    _locks.append((rank, lock))
+    _locks.sort(key=lambda pair: pair[0])
     return lock
+
+
+def _acquire() -> None:
+    for _, lock in _locks:
+        lock.acquire()
+
+
+def _release() -> None:
+    for _, lock in reversed(_locks):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_acquire, after_in_parent=_release, after_in_child=_release
+    )

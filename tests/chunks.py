@@ -37,9 +37,10 @@ after:
 def run_in_chunks(kernel: Kernel, vectors: int, *arrays: np.ndarray) -> None:
     """Run a kernel on contiguous arrays, in chunks of so many vectors."""
     pool = jit.load(jit.assemble(BACKWARDS), ["run"])
-    module = emit.Module(pool.address("run"))
+    module = emit.Module()
     cuts = {p: Share(p.extent, vectors * p.width) for p in parallel_loops(kernel)}
     name = module.add(kernel, cuts)
     module.define(emit.exported("main", name, len(arrays)))
-    library = jit.load(jit.assemble(module.text()), ["main"])
+    code = jit.assemble(module.text())
+    library = jit.load(code, ["main"], {emit.RUN: pool.address("run")})
     library.function("main", len(arrays))(*[a.ctypes.data for a in arrays])

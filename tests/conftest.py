@@ -1,6 +1,6 @@
 """What every test shares: checkers on, fixed seeds, and the optional oracle.
 
-Receives nothing; sets `FNX_CHECK=1` before fnx is imported, loads the deterministic
+Receives nothing; sets options before fnx is imported, loads the deterministic
 hypothesis profile, and gives the `jax` fixture, which skips where JAX is not installed.
 """
 
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 
-os.environ["FNX_CHECK"] = "1"  # before the first import of fnx reads it
+# Before the first import of fnx reads them. What a test compiles must come from the
+# code under test, not from a cache on disk.
+os.environ["FNX_CHECK"] = "1"
+os.environ["FNX_DISK_CACHE"] = "0"
 
 import hypothesis
 import numpy as np

@@ -24,7 +24,7 @@ PACKAGES = ("fnx", "fnx_cuda")
 # A module may import its own layer and those below. The package __init__ of fnx and
 # `python -m fnx…` entry files stand above all.
 LAYERS: list[set[str]] = [
-    {"config", "errors", "dtypes", "locks", "tree", "tree_nodes", "tree_util"},
+    {"config", "errors", "cache", "dtypes", "locks", "tree", "tree_nodes", "tree_util"},
     {"core", "kernel"},
     {"ops"},
     {"transforms"},
@@ -38,13 +38,13 @@ LAYERS: list[set[str]] = [
 ]
 
 # Parts that see less than all layers below: what each may import besides itself.
-BASE = {"config", "errors", "dtypes", "locks", "tree", "tree_nodes"}
+BASE = {"config", "errors", "cache", "dtypes", "locks", "tree", "tree_nodes"}
 NARROW: dict[str, set[str]] = {
     "kernel": {"dtypes", "errors"},
     "core": BASE,
     "compiler": BASE | {"core", "kernel"},
-    "cpu": BASE | {"kernel", "runtime.backend"},
-    "fnx_cuda": BASE | {"kernel", "runtime.backend"},
+    "cpu": BASE | {"kernel", "runtime.backend", "runtime.plan"},
+    "fnx_cuda": BASE | {"kernel", "runtime.backend", "runtime.plan"},
 }
 # Written as users write, with `import fnx`: nothing of fnx may import it.
 USERS = {"demo"}

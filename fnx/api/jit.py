@@ -163,11 +163,13 @@ class Jitted:
         )
 
     def _array(self, divided: Divided, leaf: Any, index: int) -> Array:
-        # The name costs more than the conversion: only for what may raise.
-        plain = isinstance(leaf, Array | float | bool | complex)
-        name = "" if plain else call_names(self._function, *divided.shown())[index]
         fix = "name it in static_argnames if it is an option of the function"
-        return as_array(leaf, self._asker, name, fix)
+        try:
+            return as_array(leaf, self._asker, "", fix)
+        except errors.FnxError:
+            # Again, for the name, which costs more than the conversion of many leaves.
+            name = call_names(self._function, *divided.shown())[index]
+            return as_array(leaf, self._asker, name, fix)
 
     @property
     def _asker(self) -> str:

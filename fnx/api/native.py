@@ -42,7 +42,7 @@ TURNS = frozenset({2, 8, 32, 128})
 # Paths are tried in turn, the newest first.
 MOST_PATHS = 16
 
-_lock = fork_safe_lock()
+_lock = fork_safe_lock(rank=0)  # taken before that of LLVM
 _makers: dict[Any, NativeCalls | None] = {}
 
 
@@ -106,9 +106,8 @@ def new_path(
 
 
 def _maker(owner: Any, slow: Callable[..., Any], disabled: Any) -> NativeCalls | None:
-    cpu = backend("cpu")
     site = CallSite(owner, "_paths", slow, ConcreteArray, hooks.busy, disabled)
-    maker = None if cpu is None else cpu.native_calls(site)
+    maker = backend("cpu").native_calls(site)
     if maker is not None:
         maker.install()
     return maker

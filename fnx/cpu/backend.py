@@ -1,40 +1,34 @@
 """The CPU backend: builds a plan into one native call over NumPy arrays.
 
-Receives a `Plan`, gives a callable that allocates the output buffers and an arena,
-passes all addresses to the plan's driver function and serves its callbacks.
+Receives a `Plan` and compiles it; what that gives can be kept on disk and loaded by any
+process. Loaded, it is a callable that allocates the output buffers and an arena, passes
+all addresses to the plan's driver function and serves its callbacks.
 This is the end of the walk from a user's function to running code.
 """
 
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fnx import errors
 from fnx.config import config
 from fnx.cpu import jit
-from fnx.cpu.driver import print_plan
+from fnx.cpu.driver import HOST, print_plan
+from fnx.cpu.emit import RUN
 from fnx.cpu.entry import NativeCalls, native_calls
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
-from fnx.cpu.library import blas_address
+from fnx.cpu.library import SET_THREADS, blas_address, set_threads_address
+from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
-from fnx.runtime.backend import (
-    CallForm,
-    CallSite,
-    CopyStep,
-    HostStep,
-    KernelStep,
-    Literal,
-    Place,
-    Plan,
-    Step,
-    register,
-)
+from fnx.runtime.backend import CallForm, CallSite
+from fnx.runtime.plan import CopyStep, HostStep, KernelStep, Literal, Place, Plan, Step
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 _HostCall = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
@@ -45,14 +39,51 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _SHORT_ROUNDS = 20_000
 
 
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A plan as machine code for this CPU, without an address of this process.
+
+    `plan` has no steps any more; `hosts` are those among them that run in Python, by
+    their numbers. The code is linked with `symbols`. `rounds` says how much it does.
+    """
+
+    plan: Plan
+    hosts: Mapping[int, HostStep]
+    code: jit.Code
+    symbols: tuple[str, ...]
+    rounds: float
+
+
 class CpuBackend:
     """Prints plans as LLVM IR and compiles them in this process."""
 
-    name = "cpu"
+    def machine(self) -> str:
+        """What machine code depends on; `ImportError` without llvmlite."""
+        return " ".join(jit.host())
 
-    def build(self, plan: Plan) -> _NativePlan:
-        """The plan as one native call; `ImportError` without llvmlite."""
-        return _NativePlan(plan)
+    def compile(self, plan: Plan) -> Compiled:
+        """The plan as machine code; `ImportError` without llvmlite."""
+        text, symbols = print_plan(plan)
+        if config.debug >= 5:
+            print(f"--- llvm\n{text}", file=sys.stderr)
+        if config.debug >= 6:
+            print(f"--- asm\n{jit.assembly(text)}", file=sys.stderr)
+        return Compiled(
+            plan=dataclasses.replace(plan, steps=()),
+            hosts={n: s for n, s in enumerate(plan.steps) if isinstance(s, HostStep)},
+            code=jit.assemble(text),
+            symbols=tuple(sorted(symbols)),
+            rounds=sum(map(_rounds, plan.steps)),
+        )
+
+    def load(self, compiled: Compiled) -> _NativePlan:
+        """The plan as one native call."""
+        return _NativePlan(compiled)
+
+    def as_text(self, plan: Plan, stage: str) -> str:
+        """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
+        text, _ = print_plan(plan)
+        return text if stage == "llvm" else jit.assembly(text)
 
     def native_calls(self, site: CallSite) -> NativeCalls | None:
         """The native `__call__` of a class, where this interpreter is a known one."""
@@ -60,21 +91,28 @@ class CpuBackend:
 
 
 class _NativePlan:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, compiled: Compiled) -> None:
+        self.plan = compiled.plan
+        self.outputs = compiled.plan.outputs
+        self.hosts = compiled.hosts
+        self.rounds = compiled.rounds
         self.callback = _HostCall(self._serve)
-        address = ctypes.cast(self.callback, ctypes.c_void_p).value
-        self.llvm, libraries = print_plan(plan, address or 0)
-        if config.debug >= 5:
-            print(f"--- llvm\n{self.llvm}", file=sys.stderr)
-        if config.debug >= 6:
-            print(f"--- asm\n{self.as_text('asm')}", file=sys.stderr)
-        imports = {name: blas_address(name) for name in sorted(libraries)}
-        self.code = jit.load(jit.assemble(self.llvm), ["run"], imports)
+        imports = {name: self._address(name) for name in compiled.symbols}
+        self.code = jit.load(compiled.code, ["run"], imports)
         self.function = _Run(self.code.address("run"))
         self.arenas: list[np.ndarray[Any, Any]] = []
         self.failures: dict[int, BaseException] = {}
         self.cell: ArenaCell | None = None
+
+    def _address(self, symbol: str) -> int:
+        """Where a symbol is in this process; `ImportError` if it is not."""
+        if symbol == HOST:
+            return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+        if symbol == RUN:
+            return run_address()
+        if symbol == SET_THREADS:
+            return set_threads_address()
+        return blas_address(symbol)
 
     def __call__(self, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
         """The output buffers for these inputs."""
@@ -96,13 +134,12 @@ class _NativePlan:
             self.cell = ArenaCell()
         # From now on the walker keeps an arena; two would be one too many.
         self.arenas.clear()
-        rounds = sum(map(_rounds, self.plan.steps))
         return make_table(
             self.plan,
             self.code.address("run"),
             self.cell,
             form,
-            release=rounds > _SHORT_ROUNDS,
+            release=self.rounds > _SHORT_ROUNDS,
             failed=self._raise,
             keep=self,
         )
@@ -110,10 +147,6 @@ class _NativePlan:
     def _raise(self, address: int) -> None:
         """Raises what a host step of the call with these pointers raised."""
         raise self.failures.pop(address)
-
-    def as_text(self, stage: str) -> str:
-        """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
-        return self.llvm if stage == "llvm" else jit.assembly(self.llvm)
 
     def _arena(self) -> np.ndarray[Any, Any]:
         # Fresh pages cost more than most programs, so arenas are kept; calls from
@@ -125,17 +158,14 @@ class _NativePlan:
 
     def _serve(self, number: int, address: int) -> int:
         """Runs a host step on the memory of a call; 1 if it raised."""
-        step = self.plan.steps[number]
         try:
-            self._run_host(step, address)
+            self._run_host(self.hosts[number], address)
         except BaseException as error:  # carried through native code to the caller
             self.failures[address] = error
             return 1
         return 0
 
-    def _run_host(self, step: Any, address: int) -> None:
-        if not isinstance(step, HostStep):
-            raise errors.InternalError("a callback for a step that is not the host's")
+    def _run_host(self, step: HostStep, address: int) -> None:
         inputs = [
             item.value if isinstance(item, Literal) else self._view(item, type, address)
             for item, type in zip(step.inputs, step.input_types, strict=True)
@@ -177,4 +207,4 @@ def _statement_rounds(stmt: Stmt) -> int:
     return stmt.extent * max(inner, 1) // stmt.width
 
 
-register(CpuBackend())
+BACKEND = CpuBackend()

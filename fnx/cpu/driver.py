@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fnx.cpu.emit import Module, call_text
+from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.grain import shares
-from fnx.cpu.library import set_threads_address
-from fnx.cpu.threads import run_address
+from fnx.cpu.library import SET_THREADS, has_set_threads
+from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
-from fnx.runtime.backend import (
+from fnx.runtime.plan import (
     CopyStep,
     HostStep,
     KernelStep,
@@ -25,27 +25,30 @@ from fnx.runtime.backend import (
     Step,
 )
 
+HOST = "fnx_host"
+"""The symbol of the callback into Python, `i32 (i64 step, ptr pointers)`."""
 
-def print_plan(plan: Plan, host_address: int) -> tuple[str, set[str]]:
-    """The module of a plan, and the BLAS routines that it calls.
 
-    `host_address` is that of the callback `i32 (i64 step, ptr pointers)`.
+def print_plan(plan: Plan) -> tuple[str, set[str]]:
+    """The module of a plan, and the symbols that it must be linked with.
+
+    Those are BLAS routines, `SET_THREADS`, the pool's `RUN` and `HOST`: the text holds
+    no address, so that its machine code serves other processes too.
     """
-    driver = _Driver(plan, host_address)
+    driver = _Driver(plan)
     for number, step in enumerate(plan.steps):
         driver.step(number, step)
-    return driver.text(), driver.libraries
+    return driver.text(), driver.symbols
 
 
 class _Driver:
-    def __init__(self, plan: Plan, host_address: int) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.host_address = host_address
         self.module = Module()
         self.lines: list[str] = []
         self.pointers: dict[Place, str] = {}
         self.constants: dict[str, str] = {}
-        self.libraries: set[str] = set()
+        self.symbols: set[str] = set()
         # The basic block being printed, and the number of BLAS threads to restore.
         self.block = "entry"
         self.threads: str | None = None
@@ -65,10 +68,16 @@ class _Driver:
 
     def kernel(self, kernel: Kernel) -> str:
         """The function of a kernel, which threads share where that pays."""
-        shared = shares(kernel)
-        if shared and not self.module.run:
-            self.module.run = run_address() or 0
-        return self.module.add(kernel, shared if self.module.run else {})
+        shared = shares(kernel) if has_pool() else {}
+        if shared:
+            self.symbols.add(RUN)
+        return self.module.add(kernel, shared)
+
+    def external(self, name: str, result: str, parameters: str) -> str:
+        """The name of a function that the module is linked with."""
+        self.symbols.add(name)
+        self.module.declare(name, f"declare {result} @{name}({parameters})")
+        return f"@{name}"
 
     def text(self) -> str:
         """The whole module."""
@@ -139,10 +148,7 @@ class _Driver:
     def gemm(self, step: MatmulStep, out: str, x: str, y: str) -> None:
         """One call of BLAS."""
         routine, type_, one, zero = _GEMM[step.dtype.name]
-        self.libraries.add(routine)
-        self.module.declare(
-            routine, f"declare void @{routine}({', '.join(['ptr'] * 13)})"
-        )
+        callee = self.external(routine, "void", ", ".join(["ptr"] * 13))
         args = [
             self.constant("i8", str(ord("T" if step.transpose_y else "N"))),
             self.constant("i8", str(ord("T" if step.transpose_x else "N"))),
@@ -157,7 +163,7 @@ class _Driver:
             self.leading(step.n),
         ]
         shown = ", ".join(f"ptr {arg}" for arg in args)
-        self.lines.append(f"call void @{routine}({shown})")
+        self.lines.append(f"call void {callee}({shown})")
 
     def at(self, item: str) -> Callable[[str, int], str]:
         """A function from a pointer and the bytes of an item to that item's address."""
@@ -174,18 +180,20 @@ class _Driver:
 
     def one_thread(self, number: int) -> None:
         """Has BLAS use one thread: waking others costs more than a small product."""
-        address = set_threads_address()
-        if self.threads is None and address is not None:
+        if self.threads is None and has_set_threads():
             self.threads = f"%t{number}"
-            self.lines.append(f"{self.threads} = {_set_threads(address)}(i32 1)")
+            self.set_threads(self.threads, "1")
 
     def restore_threads(self) -> None:
         """Has BLAS use as many threads as before."""
-        address = set_threads_address() if self.threads else None
-        if address is not None:
-            name = f"%r{len(self.lines)}"
-            self.lines.append(f"{name} = {_set_threads(address)}(i32 {self.threads})")
+        if self.threads is not None:
+            self.set_threads(f"%r{len(self.lines)}", self.threads)
         self.threads = None
+
+    def set_threads(self, before: str, wanted: str) -> None:
+        """Sets the number of BLAS threads; `before` is what it was."""
+        callee = self.external(SET_THREADS, "i32", "i32")
+        self.lines.append(f"{before} = call i32 {callee}(i32 {wanted})")
 
     def leading(self, size: int) -> str:
         """A leading dimension, which BLAS wants to be at least 1."""
@@ -205,7 +213,7 @@ class _Driver:
     def host(self, number: int) -> None:
         """Calls back into Python, and leaves if that failed."""
         self.restore_threads()
-        callee = f"inttoptr (i64 {self.host_address} to ptr)"
+        callee = self.external(HOST, "i32", "i64, ptr")
         self.lines += [
             f"%h{number} = call i32 {callee}(i64 {number}, ptr %pointers)",
             f"%f{number} = icmp ne i32 %h{number}, 0",
@@ -230,10 +238,6 @@ _GEMM = {
         "zeroinitializer",
     ),
 }
-
-
-def _set_threads(address: int) -> str:
-    return f"call i32 inttoptr (i64 {address} to ptr)"
 
 
 def _loaded(name: str, slot: int) -> list[str]:

@@ -38,16 +38,15 @@ from fnx.kernel.ir import (
     fold_identity,
 )
 
+RUN = "fnx_run"
+"""The symbol of the thread pool's function, which kernels with `shares` call."""
+
 
 class Module(Text):
-    """One LLVM module: kernels as internal functions, and functions that call them.
+    """One LLVM module: kernels as internal functions, and functions that call them."""
 
-    `run` is the address of the thread pool's function, for kernels with `shares`.
-    """
-
-    def __init__(self, run: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.run = run
         self._kernels: dict[Hashable, str] = {}
 
     def add(self, kernel: Kernel, shares: Mapping[Loop, Share] | None = None) -> str:
@@ -60,7 +59,7 @@ class Module(Text):
         if name is None:
             clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
             name = self._kernels[key] = f"k{len(self._kernels)}_{clean}"
-            self.define(_Printer(self, kernel, self.run).function(name, shares or {}))
+            self.define(_Printer(self, kernel).function(name, shares or {}))
         return name
 
 
@@ -93,9 +92,9 @@ class _Accumulators:
 class _Printer(Access):
     """Prints one kernel as a function."""
 
-    def __init__(self, module: Text, kernel: Kernel, run: int = 0) -> None:
+    def __init__(self, module: Text, kernel: Kernel) -> None:
         super().__init__(module, kernel.buffers)
-        self.kernel, self.run = kernel, run
+        self.kernel = kernel
         self.folds: dict[Fold, _Accumulators] = {}
         self.partials: dict[Fold, list[Buffer]] = {}
         self.memory: list[str] = []  # what the function's first block allocates
@@ -135,10 +134,9 @@ class _Printer(Access):
             address = self.emit(f"getelementptr i64, ptr {context}, i64 {n}")
             self.write(f"store {type_} {value}, ptr {address}")
         self.part(loop, name)
-        self.write(
-            f"call void inttoptr (i64 {self.run} to ptr)"
-            f"(ptr @{name}, ptr {context}, i64 {share.rounds}, i64 {share.chunk})"
-        )
+        args = f"ptr @{name}, ptr {context}, i64 {share.rounds}, i64 {share.chunk}"
+        self.module.declare(RUN, f"declare void @{RUN}(ptr, ptr, i64, i64)")
+        self.write(f"call void @{RUN}({args})")
         if loop.folds:
             self.loop(Loop(loop.index, (), loop.folds))
 

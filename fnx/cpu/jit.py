@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # llvmlite has a lock around each call of LLVM, which a fork would leave locked in the
 # child if another thread was compiling. A fork waits for this one.
-_llvm_is_ours = fork_safe_lock()
+_llvm_is_ours = fork_safe_lock(rank=1)
 
 
 @functools.cache

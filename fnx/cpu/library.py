@@ -7,54 +7,77 @@ like its own kernels. Next on the walk: `driver.py`.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
+from fnx.cpu.threads import on_change
+
 # Sets how many threads BLAS uses, and gives how many it used before.
 SET_THREADS = "openblas_set_num_threads_local"
+
+_BLAS = "scipy.linalg.cython_blas"
 
 
 @cache
 def blas_address(routine: str) -> int:
     """The address of a BLAS routine with Fortran's conventions (32-bit integers)."""
     capsule = _cython_blas().__pyx_capi__[routine]
-    _set_threads()
+    _threads_are_set()
     return _pointer()(capsule, _name()(capsule))
 
 
 @cache
-def set_threads_address() -> int | None:
-    """The address of `SET_THREADS`, where SciPy's BLAS is OpenBLAS."""
+def has_set_threads() -> bool:
+    """Whether SciPy's BLAS is OpenBLAS, which has `SET_THREADS`."""
+    return _set_threads_function() is not None
+
+
+def set_threads_address() -> int:
+    """The address of `SET_THREADS`; `ImportError` where BLAS does not have it."""
+    function = _set_threads_function()
+    if function is None:
+        raise ImportError(f"SciPy's BLAS has no {SET_THREADS}")
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _set_threads_function() -> Any:
     # Looking a symbol up in the extension finds those of the libraries it is linked to.
-    function = getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
-    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+    return getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
 
 
-def set_blas_threads(n: int) -> None:
-    """Has BLAS use at most `n` threads, as soon as it is there."""
-    _wanted[:] = [n]
-    if "scipy.linalg.cython_blas" in sys.modules:
-        _set_threads()
+def _set_threads(number: int) -> None:
+    """Has BLAS use at most so many threads, if it can be told."""
+    if has_set_threads():
+        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(set_threads_address())(number)
 
 
-_wanted: list[int] = []  # empty while BLAS decides for itself
-
-
-def _set_threads() -> None:
-    address = set_threads_address() if _wanted else None
-    if address is not None:
-        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)(*_wanted)
-
-
+@cache
 def _cython_blas() -> ModuleType:
-    # lazy: SciPy takes longer to import than all of fnx, and few programs need it
-    from scipy.linalg import cython_blas  # lazy: see above
-
-    module: ModuleType = cython_blas
+    """SciPy's extension module alone: its package takes ten times longer to import."""
+    loaded = sys.modules.get(_BLAS)
+    if loaded is not None:
+        return loaded
+    package = find_spec("scipy")
+    folders = (package and package.submodule_search_locations) or ()
+    paths = [os.path.join(folder, "linalg") for folder in folders]
+    spec = PathFinder.find_spec(_BLAS, paths)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"SciPy has no {_BLAS}")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
+
+
+@cache
+def _threads_are_set() -> None:
+    """From now on BLAS is told how many threads to use whenever that is set."""
+    on_change(_set_threads)
 
 
 def _name() -> Callable[[Any], Any]:

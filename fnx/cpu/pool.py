@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import platform
 
-MOST_THREADS = 256
-"""How many threads may share a loop: the pool has a slot for each worker."""
+from fnx.cpu.threads import MOST_THREADS
 
 SPINS = 200
 """How often a worker looks for another job before it parks: a few microseconds."""

@@ -1,25 +1,20 @@
-"""How many threads share a kernel, and the pool of this process that they come from.
+"""How many threads share the work of a kernel.
 
-Receives `set_num_threads` and the environment; gives the address of the pool's `run`,
-which `driver.py` has plans call for kernels with enough work (`grain.py` decides). The
-pool itself is native code: `pool.py`.
+Receives `set_num_threads` and the environment; tells whoever has threads to give, our
+own pool (`workers.py`, next on the walk) and BLAS (`library.py`).
 """
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import operator
 import os
-import signal
 import sys
 from collections.abc import Callable
-from functools import cache
 
-from fnx.cpu import jit
-from fnx.cpu.library import set_blas_threads
-from fnx.cpu.pool import MOST_THREADS, pool_text
 from fnx.errors import ArgumentError, OptionError
+
+MOST_THREADS = 256
+"""How many threads may share a loop: the pool has a slot for each worker."""
 
 
 def num_threads() -> int:
@@ -59,10 +54,21 @@ def set_num_threads(n: int) -> None:
         ) from None
     if number < 1:
         raise OptionError(f"fnx.set_num_threads(n): n is at least 1, got {number}.")
-    _wanted[0] = min(number, MOST_THREADS)
-    set_blas_threads(_wanted[0])
-    if _pool.cache_info().currsize:
-        _tell(_pool())
+    _is_set[:] = [True]
+    _wanted[:] = [min(number, MOST_THREADS)]
+    for listener in _listeners:
+        listener(*_wanted)
+
+
+def on_change(listener: Callable[[int], None]) -> None:
+    """Has a function called with every number that is set, the last one included."""
+    _listeners.append(listener)
+    if _is_set:
+        listener(*_wanted)
+
+
+_listeners: list[Callable[[int], None]] = []
+_is_set: list[bool] = []
 
 
 def default_threads(variable: str | None, cpus: int) -> int:
@@ -86,32 +92,3 @@ def _cpus() -> int:
 
 
 _wanted = [default_threads(os.environ.get("OMP_NUM_THREADS"), _cpus())]
-
-
-def run_address() -> int | None:
-    """The address of the pool's `run`; None where there are no POSIX threads."""
-    pool = _pool()
-    return None if pool is None else pool.address("fnx_run")
-
-
-@cache
-def _pool() -> jit.Library | None:
-    if sys.platform == "win32":
-        return None
-    code = jit.assemble(pool_text(signal.SIG_SETMASK), opt=0)
-    pool = jit.load(code, ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"])
-    _tell(pool)
-    atexit.register(_call(pool, "fnx_stop"))
-    os.register_at_fork(after_in_child=_call(pool, "fnx_forget"))
-    return pool
-
-
-def _call(pool: jit.Library, name: str) -> Callable[[], None]:
-    function: Callable[[], None] = pool.function(name, 0)
-    return function
-
-
-def _tell(pool: jit.Library | None) -> None:
-    """Writes the number of threads where the pool reads it."""
-    if pool is not None:
-        ctypes.c_int32.from_address(pool.address("fnx_threads")).value = _wanted[0]

@@ -39,9 +39,9 @@ def table(run: Run, test_images: int) -> str:
 
 
 def _kernels(executable: Executable) -> str:
-    plan = executable.plan
-    if plan is None or executable.native is None:
+    if executable.native is None:
         return "none: llvmlite is missing, so NumPy runs the step"
+    plan = executable.plan
     return f"{len(plan.kernels)} different ones in a plan of {len(plan.steps)} steps"
 
 

@@ -1,30 +1,22 @@
 """What a backend is, and which one runs a program.
 
 A backend receives a `Plan` and gives a callable over NumPy arrays. Backends live above
-this layer and register themselves; the types of a plan's steps are passed on from here,
-so that a backend needs nothing else of the compiler. Next on the walk: `fnx.cpu`.
+this layer: `fnx` says in which modules they are, and the first program that is compiled
+loads them, and the compiler. Next on the walk: `fnx.cpu`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fnx.compiler.plan import (
-    CopyStep,
-    HostStep,
-    KernelStep,
-    MatmulStep,
-    Output,
-    Place,
-    Plan,
-    Step,
-)
-from fnx.core.program import Literal
+if TYPE_CHECKING:
+    from fnx.runtime.plan import Output, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +88,9 @@ class NativeCalls(Protocol):
 
 
 class NativeProgram(Protocol):
-    """A built plan."""
+    """A plan that is loaded; `outputs` say how its results are gathered."""
+
+    outputs: tuple[Output, ...]
 
     def __call__(
         self, inputs: Sequence[np.ndarray[Any, Any]]
@@ -108,18 +102,27 @@ class NativeProgram(Protocol):
         """A call path that runs this plan, if the form of call can have one."""
         ...
 
-    def as_text(self, stage: str) -> str:
-        """What was printed for the machine: "llvm" or "asm"."""
-        ...
-
 
 class Backend(Protocol):
-    """Turns plans into native code."""
+    """Turns plans into native code.
 
-    name: str
+    Every method but the last raises `ImportError` if the machine lacks the means.
+    """
 
-    def build(self, plan: Plan) -> NativeProgram:
-        """The plan as one native call; `ImportError` if the machine lacks the means."""
+    def machine(self) -> str:
+        """Of what machine the compiled code is: code of another one cannot run here."""
+        ...
+
+    def compile(self, plan: Plan) -> Any:
+        """The plan compiled, as data that another process can load."""
+        ...
+
+    def load(self, compiled: Any) -> NativeProgram:
+        """The plan as one native call."""
+        ...
+
+    def as_text(self, plan: Plan, stage: str) -> str:
+        """What is printed for the machine: "llvm" or "asm"."""
         ...
 
     def native_calls(self, site: CallSite) -> NativeCalls | None:
@@ -127,36 +130,16 @@ class Backend(Protocol):
         ...
 
 
-_backends: dict[str, Backend] = {}
+# The module of each backend; its `BACKEND` is the backend.
+_modules: dict[str, str] = {}
 
 
-def register(backend: Backend) -> None:
-    """Makes a backend available under its name."""
-    _backends[backend.name] = backend
+def offer(name: str, module: str) -> None:
+    """Says in which module the backend of that name is."""
+    _modules[name] = module
 
 
-def backend(name: str = "cpu") -> Backend | None:
-    """The backend of that name, if there is one."""
-    return _backends.get(name)
-
-
-__all__ = [
-    "Backend",
-    "CallForm",
-    "CallPath",
-    "CallSite",
-    "CopyStep",
-    "HostStep",
-    "KernelStep",
-    "Leaf",
-    "Literal",
-    "MatmulStep",
-    "NativeCalls",
-    "NativeProgram",
-    "Output",
-    "Place",
-    "Plan",
-    "Step",
-    "backend",
-    "register",
-]
+def backend(name: str = "cpu") -> Backend:
+    """The backend of that name, loaded when it is first asked for."""
+    found: Backend = importlib.import_module(_modules[name]).BACKEND
+    return found

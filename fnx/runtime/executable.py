@@ -1,39 +1,30 @@
 """Executable: a program that is ready to run, cached by the program's structure.
 
-Receives a `Program`; the compiler plans it and a backend builds the plan. On a platform
-without LLVM the reference rules run it, after one warning.
-Next on the walk: `backend.py`.
+Receives a `Program`, which is compiled or found on disk. On a platform without LLVM the
+reference rules run it, after one warning. Next on the walk: `compiling.py`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx import errors
-from fnx.compiler.pipeline import plan_program
 from fnx.config import config
 from fnx.core.cache import cached
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
-from fnx.kernel.printer import kernel_text
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, wrap
-from fnx.runtime.backend import (
-    CallForm,
-    CallPath,
-    NativeProgram,
-    Output,
-    Plan,
-    backend,
-)
+from fnx.runtime.backend import CallForm, CallPath, NativeProgram
+
+if TYPE_CHECKING:
+    from fnx.runtime.plan import Output, Plan
 
 STAGES = ("program", "plan", "kernel", "llvm", "asm")
 
@@ -41,27 +32,34 @@ STAGES = ("program", "plan", "kernel", "llvm", "asm")
 class Executable:
     """Runs a program on concrete arrays.
 
-    `plan` is `None` where the program runs by its reference rules.
+    `native` is `None` where the program runs by its reference rules.
     """
 
-    __slots__ = ("compile_seconds", "native", "plan", "program")
+    __slots__ = ("_plan", "compile_seconds", "native", "program")
 
     def __init__(
-        self, program: Program, plan: Plan | None, native: NativeProgram | None
+        self, program: Program, native: NativeProgram | None, plan: Plan | None
     ) -> None:
         self.program = program
-        self.plan = plan
         self.native = native
+        self._plan = plan
         self.compile_seconds = 0.0
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the native code, made again if the code was found on disk."""
+        if self._plan is None:
+            self._plan = _compiling().plan_program(self.program)
+        return self._plan
 
     def run(self, arrays: Sequence[ConcreteArray]) -> tuple[ConcreteArray, ...]:
         """The outputs for arrays of the program's input types."""
-        if self.plan is None or self.native is None:
+        if self.native is None:
             values = run_reference(self.program, [x._numpy() for x in arrays])
             types = self.program.output_types
             return tuple([wrap(*pair) for pair in zip(values, types, strict=True)])
         buffers = self.native([x._numpy() for x in arrays])
-        return tuple([_output(o, arrays, buffers) for o in self.plan.outputs])
+        return tuple([_output(o, arrays, buffers) for o in self.native.outputs])
 
     def call_path(self, form: CallForm) -> CallPath | None:
         """A call path in machine code, if there can be one for this form of call."""
@@ -75,16 +73,21 @@ class Executable:
             )
         if stage == "program":
             return str(self.program)
-        if self.plan is None or self.native is None:
+        if self.native is None:
             raise errors.OptionError(
                 f"as_text(stage={stage!r}): this program runs by its reference rules, "
                 "without a compiler; only the stage 'program' exists"
             )
-        if stage == "plan":
-            return str(self.plan)
-        if stage == "kernel":
-            return "\n\n".join(map(kernel_text, self.plan.kernels))
-        return self.native.as_text(stage)
+        text: str = _compiling().stage_text(self.plan, stage)
+        return text
+
+
+def _compiling() -> Any:
+    # lazy: the compiler takes longer to import than the rest, and what runs no compiled
+    # program does not need it
+    from fnx.runtime import compiling  # lazy: see above
+
+    return compiling
 
 
 def _output(
@@ -105,32 +108,13 @@ def _output(
 def executable_for(program: Program) -> Executable:
     """The executable of a program; equal programs share one."""
     start = time.perf_counter()
-    plan = plan_program(program)
-    executable = Executable(program, plan, _build(plan))
+    native, plan = _compiling().compiled(program)
+    executable = Executable(program, native, plan)
     executable.compile_seconds = time.perf_counter() - start
     if config.debug >= 1:
-        seconds = f"{executable.compile_seconds:.4f} s"
-        print(f"compiled {len(plan.steps)} steps in {seconds}", file=sys.stderr)
+        what = "found on disk" if plan is None else f"compiled {len(plan.steps)} steps"
+        print(f"{what} in {executable.compile_seconds:.4f} s", file=sys.stderr)
     return executable
-
-
-def _build(plan: Plan) -> NativeProgram | None:
-    cpu = backend("cpu")
-    try:
-        return None if cpu is None else cpu.build(plan)
-    except ImportError as error:
-        _warn_once(str(error))
-        return None
-
-
-@lru_cache(maxsize=1)
-def _warn_once(reason: str) -> None:
-    warnings.warn(
-        f"fnx runs without its compiler, by NumPy, since LLVM is not there ({reason}); "
-        "install llvmlite to compile",
-        RuntimeWarning,
-        stacklevel=2,
-    )
 
 
 def run_compiled(

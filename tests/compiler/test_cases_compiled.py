@@ -15,7 +15,7 @@ from fnx.compiler.pipeline import plan_program
 from fnx.core.primitive import primitive
 from fnx.core.reference import run_reference
 from fnx.core.trace import trace
-from fnx.cpu.backend import CpuBackend
+from fnx.cpu.backend import BACKEND
 from fnx.runtime.array import from_numpy
 from fnx.runtime.executable import Executable
 from tests.cases import Case
@@ -36,7 +36,7 @@ def compiled(case: Case) -> tuple[list[Any], list[Any], Executable]:
 
     program = trace(run, [x.type for x in arrays]).program
     plan = plan_program(program)
-    executable = Executable(program, plan, CpuBackend().build(plan))
+    executable = Executable(program, BACKEND.load(BACKEND.compile(plan)), plan)
     found = [np.asarray(x) for x in executable.run(arrays)]
     wanted = run_reference(program, [np.asarray(x) for x in arrays])
     return found, [np.asarray(x) for x in wanted], executable
@@ -83,7 +83,7 @@ def test_views_and_literals_as_outputs(shape: tuple[int, ...]) -> None:
 
     program = trace(run, [x.type]).program
     plan = plan_program(program)
-    executable = Executable(program, plan, CpuBackend().build(plan))
+    executable = Executable(program, BACKEND.load(BACKEND.compile(plan)), plan)
     wanted = run_reference(program, [np.asarray(x)])
     for found, value in zip(executable.run([x]), wanted, strict=True):
         np.testing.assert_array_equal(np.asarray(found), value)

@@ -11,19 +11,19 @@ import fnx
 from fnx import numpy as np_
 from fnx.compiler.pipeline import plan_program
 from fnx.core.reference import run_reference
-from fnx.cpu.backend import CpuBackend
+from fnx.cpu.backend import BACKEND
 from fnx.kernel.expr import Load
 from fnx.kernel.ir import Eval, Loop
 from fnx.runtime.array import from_numpy
-from fnx.runtime.backend import HostStep, KernelStep, MatmulStep, Plan
 from fnx.runtime.executable import Executable
+from fnx.runtime.plan import HostStep, KernelStep, MatmulStep, Plan
 
 
 def planned(function: Any, *arrays: Any) -> Plan:
     """The plan of a function, checked to compute what the reference rules do."""
     program = fnx.make_jaxpr(function)(*arrays)
     plan = plan_program(program)
-    executable = Executable(program, plan, CpuBackend().build(plan))
+    executable = Executable(program, BACKEND.load(BACKEND.compile(plan)), plan)
     inputs = [from_numpy(np.asarray(a)) for a in arrays]
     found = executable.run(inputs)
     wanted = run_reference(program, [np.asarray(a) for a in arrays])

@@ -13,7 +13,7 @@ import fnx
 from fnx import errors
 from fnx.core.primitive import Primitive
 from fnx.core.types import ArrayType
-from fnx.runtime import executable as module
+from fnx.runtime import compiling
 from fnx.runtime.executable import Executable, executable_for
 
 
@@ -97,13 +97,11 @@ def test_without_llvm_programs_run_by_reference_after_one_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class NoLlvm:
-        name = "cpu"
-
-        def build(self, plan: Any) -> Any:
+        def compile(self, plan: Any) -> Any:
             raise ImportError("No module named 'llvmlite'")
 
-    monkeypatch.setattr(module, "backend", lambda name: NoLlvm())
-    module._warn_once.cache_clear()
+    monkeypatch.setattr(compiling, "backend", lambda name: NoLlvm())
+    compiling._warn_once.cache_clear()
     x = fnx.numpy.arange(4.0)
     programs = [fnx.make_jaxpr(lambda a, n=n: a * 2 + n)(x) for n in range(2)]
     with pytest.warns(RuntimeWarning, match="llvmlite") as caught:

@@ -25,7 +25,8 @@ from fnx.cpu.entry.layout import Unsupported
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.entry.walker import NO_MATCH, Site, imports, walker_text
 from fnx.errors import InternalError
-from fnx.runtime.backend import CallForm, CallSite, Leaf, Output, Plan
+from fnx.runtime.backend import CallForm, CallSite, Leaf
+from fnx.runtime.plan import Output, Plan
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02  # METH_FASTCALL, METH_KEYWORDS
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from fnx.cpu.entry import layout
 from fnx.cpu.entry.walker import ROW_WORDS, Build, Check, Word
-from fnx.runtime.backend import CallForm, Leaf, Plan
+from fnx.runtime.backend import CallForm, Leaf
+from fnx.runtime.plan import Plan
 
 # The row that stores a Python number of a class in an input of a dtype.
 _NUMBERS = {

@@ -1,0 +1,51 @@
+"""The thread pool of this process: compiled when it is first needed, joined at exit.
+
+Gives the address of the pool's `run`, which `driver.py` has plans call for kernels with
+enough work (`grain.py` decides). The pool itself is native code, whose text is made by
+`pool.py`, next on the walk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import cache
+
+from fnx.cpu import jit, threads
+from fnx.cpu.pool import pool_text
+
+
+def has_pool() -> bool:
+    """Whether there are POSIX threads."""
+    return sys.platform != "win32"
+
+
+def run_address() -> int:
+    """The address of the pool's `run`."""
+    return _pool().address("fnx_run")
+
+
+@cache
+def _pool() -> jit.Library:
+    code = jit.assemble(pool_text(signal.SIG_SETMASK), opt=0)
+    pool = jit.load(code, ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"])
+    _tell(pool, threads.num_threads())
+    threads.on_change(functools.partial(_tell, pool))
+    atexit.register(_call(pool, "fnx_stop"))
+    os.register_at_fork(after_in_child=_call(pool, "fnx_forget"))
+    return pool
+
+
+def _call(pool: jit.Library, name: str) -> Callable[[], None]:
+    function: Callable[[], None] = pool.function(name, 0)
+    return function
+
+
+def _tell(pool: jit.Library, number: int) -> None:
+    """Writes the number of threads where the pool reads it."""
+    ctypes.c_int32.from_address(pool.address("fnx_threads")).value = number

@@ -1,0 +1,140 @@
+"""Compiling: from a program to native code, or from the disk cache straight to it.
+
+Receives a `Program`; gives the loaded code and, if it was compiled here, its plan. What
+is compiled is kept on disk under the program's digest, the machine's name, and the
+versions of everything that has a say in the code. This module is loaded with the first
+program that runs compiled, and the compiler with it. Next on the walk: `plan.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import warnings
+from functools import cache, lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fnx import cache as disk
+from fnx.compiler.pipeline import plan_program
+from fnx.config import config
+from fnx.core.digest import program_digest
+from fnx.core.program import Program
+from fnx.kernel.printer import kernel_text
+from fnx.runtime.backend import Backend, NativeProgram, backend
+from fnx.runtime.plan import Plan
+
+
+def compiled(program: Program) -> tuple[NativeProgram | None, Plan | None]:
+    """The native code of a program, and its plan if it had to be compiled.
+
+    Without LLVM there is neither, and one warning.
+    """
+    cpu = backend("cpu")
+    try:
+        key = _key(program, cpu)
+        found = None if key is None else _loaded(key, cpu)
+        if found is not None:
+            return found, None
+        plan = plan_program(program)
+        code = cpu.compile(plan)
+        if key is not None:
+            _keep(key, code)
+        return cpu.load(code), plan
+    except ImportError as error:
+        _warn_once(str(error))
+        return None, None
+
+
+def stage_text(plan: Plan, stage: str) -> str:
+    """A plan at a stage: "plan", "kernel", "llvm" or "asm"."""
+    if stage == "plan":
+        return str(plan)
+    if stage == "kernel":
+        return "\n\n".join(map(kernel_text, plan.kernels))
+    return backend("cpu").as_text(plan, stage)
+
+
+@lru_cache(maxsize=1)
+def _warn_once(reason: str) -> None:
+    warnings.warn(
+        f"fnx runs without its compiler, by NumPy, since LLVM is not there ({reason}); "
+        "install llvmlite to compile",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+# ---------------------------------------------------------------- on disk
+
+
+def _key(program: Program, cpu: Backend) -> str | None:
+    """Under what a program is kept; `None` for one that later processes cannot have."""
+    digest = program_digest(program) if config.disk_cache else None
+    if digest is None:
+        return None
+    parts = f"{digest} {cpu.machine()} {_versions()}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+@cache
+def _versions() -> str:
+    """What the code of a program depends on besides the program and the machine."""
+    packages = [f"{name} {version(name)}" for name in ("numpy", "llvmlite")]
+    return " ".join([*packages, *map(_state, sorted(_SOURCES.rglob("*.py")))])
+
+
+# Of a version in development, files change and the number does not.
+_SOURCES = Path(__file__).parent.parent
+
+
+def _state(path: Path) -> str:
+    status = os.stat(path)
+    return f"{path.relative_to(_SOURCES)} {status.st_size} {status.st_mtime_ns}"
+
+
+def _loaded(key: str, cpu: Backend) -> NativeProgram | None:
+    """The code that is kept under a key, if it is there and can be loaded."""
+    if config.debug >= 2:  # whoever wants to see the compiler wants it to work
+        return None
+    content = disk.load(key)
+    try:
+        return None if content is None else cpu.load(_Reader(content).load())
+    except Exception:  # whatever is wrong with it, it is compiled anew and replaced
+        return None
+
+
+def _keep(key: str, code: Any) -> None:
+    try:
+        content = pickle.dumps(code, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return  # a host step holds what cannot be written
+    disk.store(key, content)
+
+
+class _Reader(pickle.Unpickler):
+    """Reads what was kept; it makes nothing but fnx's data, dtypes and numbers."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content))
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = module.startswith("fnx.") or (module, name) in _NUMPY
+        if not known:
+            raise pickle.UnpicklingError(f"{module}.{name}")
+        return super().find_class(module, name)
+
+
+# What NumPy's dtypes and scalars are made of.
+_NUMPY = frozenset(
+    {
+        ("numpy", "dtype"),
+        ("ml_dtypes", "bfloat16"),
+        (np.float32(0).__reduce__()[0].__module__, "scalar"),
+    }
+)
