@@ -1,13 +1,16 @@
 """`python -m benchmarks NAME… [--quick] [--json FILE] [--plot FILE]`.
 
 Receives names of files in this folder (none: all of them), measures their cases, prints
-a table each. Exits with 1 if an output was wrong. Next on the walk: `harness.py`.
+a table each and the question's remarks on it. Caches of compiled code on disk are off;
+only the processes of `process.py` have some. Exits with 1 if an output was wrong. Next
+on the walk: `harness.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 import time
@@ -25,7 +28,8 @@ QUESTIONS = sorted(
 def main() -> int:
     """Run the benchmarks that the command line names; 1 if an output was wrong."""
     options = _options()
-    tables = {}
+    os.environ |= harness.NO_DISK_CACHE
+    tables, remarks = {}, {}
     for name in options.names or QUESTIONS:
         question = importlib.import_module(f"benchmarks.{name}")
         title = f"{name}: {(question.__doc__ or '').splitlines()[0]}"
@@ -34,12 +38,13 @@ def main() -> int:
         for case in question.cases(options.quick):
             rows.append(harness.measure(case, effort, options.seed, options.columns))
         tables[name] = rows
-        print(harness.table(title, rows), flush=True)
+        remarks[name] = question.remarks(rows) if hasattr(question, "remarks") else []
+        print("\n".join([harness.table(title, rows), *remarks[name]]), flush=True)
     print(
         f"\nfnx / best peer: time over time, below 1 fnx is faster; seed {options.seed}"
     )
     if options.json:
-        content = harness.report(tables, options.seed, options.quick)
+        content = harness.report(tables, remarks, options.seed, options.quick)
         harness.write_json(options.json, content)
     if options.plot:
         harness.plot(options.plot, tables)

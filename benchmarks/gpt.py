@@ -1,22 +1,26 @@
 """A training step of a small GPT: 4 layers, width 256, 4 heads, 128 tokens, batch 8.
 
-Receives whether to be quick (then 2 layers and 64 tokens), gives cases: the Adam step
-on the last step's parameters, the forward pass, and the time to the first step.
-fnx and JAX run the same text.
+Receives whether to be quick (then 1 layer and 64 tokens), gives cases: the Adam step
+on the last step's parameters and the forward pass. fnx and JAX run the same text,
+PyTorch the same model with its own operators. Next on the walk: `compile.py`.
 """
 
 from __future__ import annotations
 
 import functools
-import random
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Build, Case, Inputs, Run
-from benchmarks.mlp import RATE, adam, initial_state
+from benchmarks.harness import Build, Case, Inputs, Run, both, leaves
+from benchmarks.mlp import RATE, adam, initial_state, step
 
 WIDTH, HEADS, VOCABULARY, BATCH = 256, 4, 512, 8
+
+
+def size(quick: bool) -> tuple[int, int]:
+    """Layers and tokens."""
+    return (1, 64) if quick else (4, 128)
 
 
 def data(layers: int, tokens: int) -> Any:
@@ -49,6 +53,9 @@ def data(layers: int, tokens: int) -> Any:
         return params, text[:, :-1], text[:, 1:]
 
     return make
+
+
+# ---------------------------------------------------------------- fnx and JAX
 
 
 def layer_norm(library: Any, p: Any, x: Any) -> Any:
@@ -87,25 +94,15 @@ def loss_function(library: Any) -> Any:
     return loss
 
 
-def step_function(library: Any, rate: float = RATE) -> Any:
-    gradient = library.value_and_grad(loss_function(library))
-
-    def step(params: Any, state: Any, x: Any, y: Any) -> Any:
-        loss, grads = gradient(params, x, y)
-        return loss, *adam(library, params, state, grads, rate)
-
-    return library.jit(step)
-
-
 def training(library: Any, inputs: Inputs) -> Run:
     """A run that takes one training step further at each call."""
     params, x, y = inputs
     state = initial_state(library, params)
-    step = step_function(library)
+    train = library.jit(step(library, loss_function(library), adam))
 
     def run() -> Any:
         nonlocal params, state
-        loss, params, state = step(params, state, x, y)
+        loss, params, state = train(params, state, x, y)
         return loss
 
     return run
@@ -116,38 +113,78 @@ def forward(library: Any, inputs: Inputs) -> Run:
     return functools.partial(library.jit(loss_function(library)), *inputs)
 
 
-def first_step(library: Any, inputs: Inputs) -> Run:
-    """A run that makes, compiles and calls a new step; no cache has its rate."""
+# ---------------------------------------------------------------- PyTorch
+
+
+def torch_norm(torch: Any, p: Any, x: Any) -> Any:
+    return torch.nn.functional.layer_norm(x, (WIDTH,), p["scale"], p["shift"], 1e-5)
+
+
+def torch_attention(torch: Any, p: Any, x: Any) -> Any:
+    batch, tokens, width = x.shape
+    q, k, v = (
+        y.reshape(batch, tokens, HEADS, width // HEADS).transpose(1, 2)
+        for y in (x @ p["qkv"]).split(width, -1)
+    )
+    mixed = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return mixed.transpose(1, 2).reshape(x.shape) @ p["out"]
+
+
+def torch_loss(torch: Any, params: Any, x: Any, y: Any) -> Any:
+    functions = torch.nn.functional
+    h = functions.embedding(x, params["tokens"]) + params["places"]
+    for p in params["blocks"]:
+        h = h + torch_attention(torch, p, torch_norm(torch, p["norm1"], h))
+        up = torch_norm(torch, p["norm2"], h) @ p["up"]
+        h = h + functions.gelu(up, approximate="tanh") @ p["down"]
+    logits = torch_norm(torch, params["norm"], h) @ params["tokens"].T
+    return functions.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+
+def torch_training(torch: Any, inputs: Inputs) -> Run:
     params, x, y = inputs
-    state = initial_state(library, params)
+    parameters = [leaf.requires_grad_() for leaf in leaves(params)]
+    optimizer, targets = torch.optim.Adam(parameters, lr=RATE), y.long()
 
     def run() -> Any:
-        step = step_function(library, RATE * (1 + 1e-6 * random.random()))
-        return step(params, state, x, y)[0]
+        optimizer.zero_grad()
+        loss = torch_loss(torch, params, x, targets)
+        loss.backward()
+        optimizer.step()
+        return loss
 
     return run
 
 
+def torch_forward(torch: Any, inputs: Inputs) -> Run:
+    params, x, y = inputs
+    return functools.partial(torch_loss, torch, params, x, y.long())
+
+
+TRAINING = both(training) | {"torch": torch_training}
+
+
+def stepped(build: Build) -> Build:
+    """Build a run whose first result is the second loss: it depends on the update."""
+
+    def build_stepped(library: Any, inputs: Inputs) -> Run:
+        run = build(library, inputs)
+        run()
+        return run
+
+    return build_stepped
+
+
 def cases(quick: bool) -> list[Case]:
     """The cases of this question."""
-    layers, tokens = (2, 64) if quick else (4, 128)
+    layers, tokens = size(quick)
     rows = BATCH * tokens
     per_layer = 12 * WIDTH * WIDTH + 2 * tokens * WIDTH
     flops = 2 * rows * (layers * per_layer + WIDTH * VOCABULARY)
-
-    def both(build: Build) -> dict[str, Build]:
-        return dict.fromkeys(("fnx", "jax"), build)
-
+    steps = {column: stepped(build) for column, build in TRAINING.items()}
+    passes = both(forward) | {"torch": torch_forward}
     inputs = data(layers, tokens)
     return [
-        Case("Adam step", inputs, both(training), tolerance=1e-3, flops=3 * flops),
-        Case("forward", inputs, both(forward), tolerance=1e-4, flops=flops),
-        Case(
-            "first step (compile)",
-            inputs,
-            both(first_step),
-            tolerance=1e-3,
-            once=True,
-            before=lambda library: library.clear_caches(),
-        ),
+        Case("Adam step", inputs, steps, tolerance=1e-3, flops=3 * flops),
+        Case("forward", inputs, passes, tolerance=1e-4, flops=flops),
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import importlib.util
 import itertools
 import json
 import math
@@ -22,9 +23,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,8 +34,11 @@ COLUMNS = ("fnx", "jax", "torch", "numpy")
 Inputs = tuple[Any, ...]
 Run = Callable[[], Any]
 Build = Callable[[Any, Inputs], Run]
+Unit = Literal["seconds", "bytes"]
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # the peers are measured on the CPU
+# What this process compiles it has to compile: nothing may be found on disk.
+NO_DISK_CACHE = {"FNX_DISK_CACHE": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,11 @@ class Case:
 
     `inputs` draws NumPy arrays (in nested dicts, lists, tuples); `columns[library]`
     receives the library and its own copies of the inputs and gives the function of no
-    arguments that is timed. `moved` (bytes) and `flops` are what any implementation has
-    to do: they give the limit. `once` times single calls, each after `before(library)`.
+    arguments that is timed. `moved` (bytes) and `flops` (of `dtype`) are what any
+    implementation has to do: they give the limit. `once` times single calls, each after
+    `before(library)`; with `reported` a call measures itself and gives `Reported`; of a
+    `single` case, too slow for more, the call that is compared is the only sample.
+    Everything of a library happens inside `scope(library)`.
     """
 
     name: str
@@ -52,33 +60,50 @@ class Case:
     tolerance: float = 1e-5
     moved: int = 0
     flops: int = 0
+    dtype: str = "float32"
     once: bool = False
+    reported: bool = False
+    single: bool = False
+    unit: Unit = "seconds"
     before: Callable[[Any], None] = lambda library: None
+    scope: Callable[[Any], AbstractContextManager[Any]] = lambda library: nullcontext()
+
+
+class Reported(NamedTuple):
+    """What a call gave, and what it measured about itself."""
+
+    outputs: Any
+    measured: float
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: rounds of all columns, and seconds of one sample."""
+    """How long to measure: seconds of one sample, and rounds of all columns; no more
+    than the `least` rounds once a case has taken `budget` seconds.
+    """
 
-    rounds: int
     sample: float
+    rounds: int
+    least: int
+    budget: float
 
 
-FULL = Effort(rounds=15, sample=0.03)
-QUICK = Effort(rounds=5, sample=0.003)
+FULL = Effort(sample=0.02, rounds=15, least=3, budget=5.0)
+QUICK = Effort(sample=0.003, rounds=5, least=1, budget=0.5)
 
 
 @dataclass
 class Row:
-    """What was measured for a case: samples (seconds a call) of each library."""
+    """What was measured for a case: samples (seconds a call, bytes) of each library."""
 
     name: str
-    samples: dict[str, list[float]]
-    limit: float | None
+    unit: Unit = "seconds"
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    limit: float | None = None
     errors: dict[str, str] = field(default_factory=dict)
 
     def median(self, column: str) -> float | None:
-        """Seconds a call, or None where the library is absent or failed."""
+        """The median sample, or None where the library is absent or failed."""
         times = self.samples.get(column)
         return statistics.median(times) if times else None
 
@@ -115,8 +140,12 @@ def jitted(make: Callable[[Any], Callable[..., Any]]) -> Build:
 
 def everywhere(make: Callable[[Any], Callable[..., Any]]) -> dict[str, Build]:
     """The same text under all libraries: compiled by fnx and JAX, eager elsewhere."""
-    both = dict.fromkeys(("fnx", "jax"), jitted(make))
-    return both | dict.fromkeys(("torch", "numpy"), eager(make))
+    return both(jitted(make)) | dict.fromkeys(("torch", "numpy"), eager(make))
+
+
+def both(build: Build) -> dict[str, Build]:
+    """The same text under the two libraries that have the same functions."""
+    return dict.fromkeys(("fnx", "jax"), build)
 
 
 def namespace(library: Any) -> Any:
@@ -126,7 +155,14 @@ def namespace(library: Any) -> Any:
 
 def normal(*shape: int) -> Callable[[np.random.Generator], Inputs]:
     """Inputs: one float32 array of unit variance."""
-    return lambda rng: (rng.standard_normal(shape, dtype=np.float32),)
+    return normals(shape)
+
+
+def normals(
+    *shapes: Sequence[int], dtype: Any = np.float32
+) -> Callable[[np.random.Generator], Inputs]:
+    """Inputs: arrays of unit variance."""
+    return lambda rng: tuple(rng.standard_normal(shape, dtype) for shape in shapes)
 
 
 # ---------------------------------------------------------------- libraries
@@ -143,6 +179,11 @@ def load(column: str) -> Any | None:
     if column == "torch":
         library.set_num_threads(cores())
     return library
+
+
+def installed(module: str) -> bool:
+    """Whether a module that a column needs beside its library is there."""
+    return importlib.util.find_spec(module) is not None
 
 
 def cores() -> int:
@@ -164,16 +205,24 @@ def put(library: Any, tree: Any) -> Any:
     return namespace(library).array(tree)
 
 
+def leaves(tree: Any) -> list[Any]:
+    """The arrays of a tree of dicts, lists and tuples; dicts by their sorted keys."""
+    match tree:
+        case dict():
+            return [leaf for key in sorted(tree) for leaf in leaves(tree[key])]
+        case list() | tuple():
+            return [leaf for value in tree for leaf in leaves(value)]
+    return [tree]
+
+
 def fetch(result: Any) -> list[np.ndarray]:
     """The leaves of a result as NumPy arrays; waits for them."""
-    match result:
-        case dict():
-            return [leaf for key in sorted(result) for leaf in fetch(result[key])]
-        case list() | tuple():
-            return [leaf for value in result for leaf in fetch(value)]
-    if hasattr(result, "detach"):
-        result = result.detach()
-    return [np.array(result)]
+    if isinstance(result, Reported):
+        result = result.outputs
+    return [
+        np.array(leaf.detach() if hasattr(leaf, "detach") else leaf)
+        for leaf in leaves(result)
+    ]
 
 
 def waiter(library: Any, result: Any) -> Callable[[Any], Any] | None:
@@ -192,12 +241,19 @@ class Column:
 
     name: str
     library: Any
+    case: Case
     run: Run
     wait: Callable[[Any], Any] | None
     calls: int = 1
 
     def sample(self) -> float:
         """Seconds a call: the mean of `calls` calls in a row, each waited for."""
+        with self.case.scope(self.library):
+            if self.case.reported:
+                return self.run().measured
+            return self._seconds() / self.calls
+
+    def _seconds(self) -> float:
         run, wait, calls = self.run, self.wait, itertools.repeat(None, self.calls)
         collecting = gc.isenabled()
         gc.disable()
@@ -209,7 +265,7 @@ class Column:
             else:
                 for _ in calls:
                     wait(run())
-            return (time.perf_counter() - start) / self.calls
+            return time.perf_counter() - start
         finally:
             if collecting:
                 gc.enable()
@@ -218,16 +274,25 @@ class Column:
 def measure(case: Case, effort: Effort, seed: int, columns: Sequence[str]) -> Row:
     """Compare the outputs of a case, then time it."""
     inputs = case.inputs(np.random.default_rng(seed))
-    row = Row(case.name, {}, None)
+    row = Row(case.name, case.unit)
     running = list(_start(case, inputs, row, columns))
+    if not case.single:
+        _sample(case, effort, running, row)
+    row.limit = physical_limit(case)
+    return row
+
+
+def _sample(case: Case, effort: Effort, running: Sequence[Column], row: Row) -> None:
+    """Time the columns in turns."""
     for column in running:
-        _warm_up(column, case, effort)
-    for _ in range(effort.rounds):
+        _warm_up(column, effort)
+    end = time.perf_counter() + effort.budget
+    for turn in range(effort.rounds):
+        if turn >= effort.least and time.perf_counter() > end:
+            break
         for column in running:
             case.before(column.library)
             row.samples.setdefault(column.name, []).append(column.sample())
-    row.limit = physical_limit(case)
-    return row
 
 
 def _start(
@@ -240,16 +305,21 @@ def _start(
         if library is None:
             continue
         try:
-            case.before(library)
-            run = case.columns[name](library, put(library, inputs))
-            result = run()
-            values = fetch(result)
+            with case.scope(library):
+                case.before(library)
+                run = case.columns[name](library, put(library, inputs))
+                start = time.perf_counter()
+                result = run()
+                values = fetch(result)
+                seconds = time.perf_counter() - start
             expected = values if expected is None else expected
             _compare(values, expected, case.tolerance)
         except Exception as error:
-            row.errors[name] = f"{type(error).__name__}: {error}".strip()
+            row.errors[name] = " ".join([type(error).__name__, *str(error).split()])
             continue
-        yield Column(name, library, run, waiter(library, result))
+        if case.single:
+            row.samples[name] = [result.measured if case.reported else seconds]
+        yield Column(name, library, case, run, waiter(library, result))
 
 
 def _compare(
@@ -264,9 +334,9 @@ def _compare(
         )
 
 
-def _warm_up(column: Column, case: Case, effort: Effort) -> None:
+def _warm_up(column: Column, effort: Effort) -> None:
     """Run until the time settles and choose how many calls make a sample."""
-    if case.once:
+    if column.case.once or column.case.reported:
         return
     # The first calls compile, some libraries once more for the call itself; a sample
     # that holds a compilation would pass for a slow call.
@@ -289,7 +359,7 @@ def physical_limit(case: Case) -> float | None:
     if case.moved:
         limits.append(copy_time(case.moved))
     if case.flops:
-        limits.append(case.flops / matmul_rate())
+        limits.append(case.flops / matmul_rate(case.dtype))
     return max(limits, default=None)
 
 
@@ -311,12 +381,12 @@ def copy_time(moved: int) -> float:
     return _limits[moved]
 
 
-def matmul_rate(size: int = 1024) -> float:
-    """Floating-point operations a second of a float32 matrix product."""
-    if "matmul" not in _limits:
-        x = np.random.default_rng(0).standard_normal((size, size), dtype=np.float32)
-        _limits["matmul"] = 2 * size**3 / _best(lambda: x @ x)
-    return _limits["matmul"]
+def matmul_rate(dtype: str, size: int = 1024) -> float:
+    """Floating-point operations a second of a matrix product."""
+    if dtype not in _limits:
+        x = np.random.default_rng(0).standard_normal((size, size)).astype(dtype)
+        _limits[dtype] = 2 * size**3 / _best(lambda: x @ x)
+    return _limits[dtype]
 
 
 def _best(run: Run, repeats: int = 7) -> float:
@@ -340,9 +410,12 @@ def table(title: str, rows: Sequence[Row]) -> str:
     for row in rows:
         medians = {column: row.median(column) for column in COLUMNS}
         ratios = [ratio for peer in peers if (ratio := row.ratio(peer)) is not None]
-        times = ["failed" if c in row.errors else duration(medians[c]) for c in COLUMNS]
+        times = [
+            "failed" if c in row.errors else amount(medians[c], row.unit)
+            for c in COLUMNS
+        ]
         worst = f"{max(ratios):.2f}" if ratios else ""
-        lines.append([row.name, *times, worst, duration(row.limit)])
+        lines.append([row.name, *times, worst, amount(row.limit, row.unit)])
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     text = [f"\n{title}"]
     for line in lines:
@@ -353,25 +426,30 @@ def table(title: str, rows: Sequence[Row]) -> str:
         text.append("  ".join(cells).rstrip())
     text.insert(2, "-" * max(map(len, text)))
     text += [
-        f"{row.name}, {column}: {error.splitlines()[0]}"
+        f"{row.name}, {column}: {error[:200]}"
         for row in rows
         for column, error in row.errors.items()
     ]
     return "\n".join(text)
 
 
-def duration(seconds: float | None) -> str:
-    """A time in the unit that reads best; '' for None."""
-    if seconds is None:
+def amount(value: float | None, unit: Unit) -> str:
+    """A time or a memory size in the unit that reads best; '' for None."""
+    if value is None:
         return ""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
+    if unit == "bytes":
+        return f"{value / 1e6:.3g} MB"
+    for name, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {name}"
+    return f"{value * 1e9:.3g} ns"
 
 
 def report(
-    tables: Mapping[str, Sequence[Row]], seed: int, quick: bool
+    tables: Mapping[str, Sequence[Row]],
+    remarks: Mapping[str, Sequence[str]],
+    seed: int,
+    quick: bool,
 ) -> dict[str, Any]:
     """Everything measured, with the machine and the versions, ready for JSON."""
     versions = {
@@ -389,6 +467,7 @@ def report(
         title: [
             {
                 "case": row.name,
+                "unit": row.unit,
                 "medians": {c: row.median(c) for c in row.samples},
                 "fnx_over": {c: row.ratio(c) for c in row.samples if c != "fnx"},
                 "limit": row.limit,
@@ -399,7 +478,13 @@ def report(
         ]
         for title, measured in tables.items()
     }
-    return {"machine": machine, "seed": seed, "quick": quick, "tables": rows}
+    return {
+        "machine": machine,
+        "seed": seed,
+        "quick": quick,
+        "tables": rows,
+        "remarks": remarks,
+    }
 
 
 def write_json(file: str, content: dict[str, Any]) -> None:

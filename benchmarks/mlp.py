@@ -2,19 +2,18 @@
 
 Receives whether to be quick (no difference here), gives cases: the whole step (forward,
 backward, update) as a training loop calls it, on the last step's parameters, and the
-time to its first result. fnx and JAX run the same text. This is the last question.
+gradients of every example of the batch. fnx and JAX run the same text. Next on the
+walk: `gpt.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-import random
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Build, Case, Inputs, Run
+from benchmarks.harness import Build, Case, Inputs, Run, both, leaves
 
 SIZES = (784, 512, 512, 10)
 BATCH = 128
@@ -75,14 +74,15 @@ def initial_state(library: Any, params: Any) -> Any:
     return zeros, zeros, library.numpy.float32(0)
 
 
-def step_function(library: Any, update: Any) -> Any:
-    gradient = library.value_and_grad(loss_function(library))
+def step(library: Any, loss_function: Any, update: Any) -> Any:
+    """A training step of a loss: forward, backward, update."""
+    gradient = library.value_and_grad(loss_function)
 
-    def step(params: Any, state: Any, x: Any, y: Any) -> Any:
-        loss, grads = gradient(params, x, y)
+    def function(params: Any, state: Any, *batch: Any) -> Any:
+        loss, grads = gradient(params, *batch)
         return loss, *update(library, params, state, grads)
 
-    return library.jit(step)
+    return function
 
 
 def training(update: Any) -> Build:
@@ -91,11 +91,11 @@ def training(update: Any) -> Build:
     def build(library: Any, inputs: Inputs) -> Run:
         params, x, y = inputs
         state = initial_state(library, params)
-        step = step_function(library, update)
+        train = library.jit(step(library, loss_function(library), update))
 
         def run() -> Any:
             nonlocal params, state
-            loss, params, state = step(params, state, x, y)
+            loss, params, state = train(params, state, x, y)
             return loss, params
 
         return run
@@ -103,37 +103,31 @@ def training(update: Any) -> Build:
     return build
 
 
-def first_step(library: Any, inputs: Inputs) -> Run:
-    """Build a run that makes, compiles and calls a new step function.
-
-    The rate differs by a millionth from call to call, so that no cache has it.
-    """
-    params, x, y = inputs
-    state = initial_state(library, params)
-
-    def run() -> Any:
-        update = functools.partial(adam, rate=RATE * (1 + 1e-6 * random.random()))
-        loss, new, _ = step_function(library, update)(params, state, x, y)
-        return loss, new
-
-    return run
+def example_gradients(library: Any, inputs: Inputs) -> Run:
+    """A run of the gradients of each example: the batch axis is the first of all."""
+    gradient = library.grad(loss_function(library))
+    each = library.jit(library.vmap(gradient, in_axes=(None, 0, 0)))
+    return lambda: each(*inputs)
 
 
 # ---------------------------------------------------------------- PyTorch
 
 
+def torch_logits(torch: Any, layers: Any, x: Any) -> Any:
+    for layer in layers[:-1]:
+        x = torch.relu(torch.nn.functional.linear(x, layer["w"].T, layer["b"]))
+    return torch.nn.functional.linear(x, layers[-1]["w"].T, layers[-1]["b"])
+
+
 def torch_training(optimizer: str, **options: Any) -> Build:
     def build(torch: Any, inputs: Inputs) -> Run:
         layers, x, y = inputs
-        leaves = [layer[name].requires_grad_() for layer in layers for name in "bw"]
-        update = getattr(torch.optim, optimizer)(leaves, lr=RATE, **options)
+        parameters = [leaf.requires_grad_() for leaf in leaves(layers)]
+        update = getattr(torch.optim, optimizer)(parameters, lr=RATE, **options)
 
         def run() -> Any:
             update.zero_grad()
-            hidden = x
-            for layer in layers[:-1]:
-                hidden = torch.relu(torch.addmm(layer["b"], hidden, layer["w"]))
-            logits = torch.addmm(layers[-1]["b"], hidden, layers[-1]["w"])
+            logits = torch_logits(torch, layers, x)
             loss = torch.nn.functional.cross_entropy(logits, y)
             loss.backward()
             update.step()
@@ -144,35 +138,41 @@ def torch_training(optimizer: str, **options: Any) -> Build:
     return build
 
 
+def torch_example_gradients(torch: Any, inputs: Inputs) -> Run:
+    def loss(layers: Any, x: Any, y: Any) -> Any:
+        return -(y * torch.log_softmax(torch_logits(torch, layers, x), -1)).sum()
+
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+    return lambda: each(*inputs)
+
+
 def cases(quick: bool) -> list[Case]:
     """The cases of this question."""
     del quick  # a step takes milliseconds
     weights = sum(m * n for m, n in itertools.pairwise(SIZES))
     # forward, input gradient (not of the first layer) and weight gradient
     flops = 2 * BATCH * (3 * weights - SIZES[0] * SIZES[1])
-    two = ("fnx", "jax")
     return [
         Case(
             "SGD step",
             data,
-            dict.fromkeys(two, training(sgd)) | {"torch": torch_training("SGD")},
+            both(training(sgd)) | {"torch": torch_training("SGD")},
             tolerance=1e-4,
             flops=flops,
         ),
         Case(
             "Adam step",
             data,
-            dict.fromkeys(two, training(adam))
+            both(training(adam))
             | {"torch": torch_training("Adam", betas=DECAY, eps=EPSILON)},
             tolerance=1e-3,  # Adam divides by gradients that are nearly zero
             flops=flops,
         ),
         Case(
-            "first Adam step (compile)",
+            "gradient of each example",
             data,
-            dict.fromkeys(two, first_step),
-            tolerance=1e-3,
-            once=True,
-            before=lambda library: library.clear_caches(),
+            both(example_gradients) | {"torch": torch_example_gradients},
+            tolerance=1e-4,
+            moved=4 * BATCH * weights,  # they are written: half of a copy's traffic
         ),
     ]

@@ -1,14 +1,15 @@
-"""Reductions, alone and with what comes before and after them in one kernel.
+"""Reductions and a scan, alone and with what comes before them in one kernel.
 
-Receives whether to be quick (smaller arrays), gives cases: the sum of squares, row and
-column sums, softmax and layer norm. Next on the walk: `mlp.py`.
+Receives whether to be quick (leaves out the largest arrays), gives cases: the sum of
+squares, row and column sums, argmax and the cumulative sum. Next on the walk:
+`norms.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.harness import Build, Case, Inputs, Run, eager, everywhere, normal
+from benchmarks.harness import Case, everywhere, normal
 
 
 def sum_of_squares(xp: Any) -> Any:
@@ -23,69 +24,33 @@ def column_sums(xp: Any) -> Any:
     return lambda x: x.sum(0)
 
 
-def softmax(xp: Any) -> Any:
-    def function(x: Any) -> Any:
-        y = xp.exp(x - x.max(axis=-1, keepdims=True))
-        return y / y.sum(axis=-1, keepdims=True)
-
-    return function
+def argmax(xp: Any) -> Any:
+    return lambda x: x.argmax()
 
 
-def layer_norm(xp: Any) -> Any:
-    def function(x: Any) -> Any:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        variance = (centred * centred).mean(axis=-1, keepdims=True)
-        return centred / xp.sqrt(variance + 1e-5)
-
-    return function
-
-
-def library_softmax(library: Any, inputs: Inputs) -> Run:
-    """The library's own softmax: jitted under fnx and JAX, one operator in PyTorch."""
-    (x,) = inputs
-    if library.__name__ == "torch":
-        return lambda: library.softmax(x, -1)
-    function = library.jit(lambda x: library.nn.softmax(x, axis=-1))
-    return lambda: function(x)
-
-
-def torch_layer_norm(library: Any, inputs: Inputs) -> Run:
-    (x,) = inputs
-    return lambda: library.nn.functional.layer_norm(x, x.shape[-1:], eps=1e-5)
+def cumsum(xp: Any) -> Any:
+    return lambda x: x.cumsum(0)
 
 
 def cases(quick: bool) -> list[Case]:
     """The cases of this question."""
-    sizes = {"1e6": 10**6} if quick else {"1e6": 10**6, "1e7": 10**7}
-    side = 512 if quick else 1024
-    square, elements = normal(side, side), side * side
-    soft: dict[str, Build] = dict.fromkeys(("fnx", "jax", "torch"), library_softmax)
-    soft["numpy"] = eager(softmax)
-    norm = everywhere(layer_norm) | {"torch": torch_layer_norm}
-    # a sum only reads: its traffic is half of a copy's
-    sums = [
-        Case(
-            f"sum(x*x), {text}",
-            normal(n),
-            everywhere(sum_of_squares),
-            tolerance=1e-4,
-            moved=4 * n,
-        )
-        for text, n in sizes.items()
-    ]
+    sides = {"1e6": (1000, 1000)} | ({} if quick else {"1e7": (2500, 4000)})
+    # what only reads moves half of what a copy moves; a vector, or a matrix by an axis
     named = [
-        ("row sums", everywhere(row_sums), 4),
-        ("column sums", everywhere(column_sums), 4),
-        ("softmax", soft, 8),
-        ("layer norm", norm, 8),
+        ("sum(x*x)", sum_of_squares, 1, 4),
+        ("row sums", row_sums, 2, 4),
+        ("column sums", column_sums, 2, 4),
+        ("argmax", argmax, 1, 4),
+        ("cumsum", cumsum, 1, 8),
     ]
-    return sums + [
+    return [
         Case(
-            f"{name}, {side}x{side}",
-            square,
-            columns,
+            f"{name}, {text}",
+            normal(rows, columns) if ndim == 2 else normal(rows * columns),
+            everywhere(make),
             tolerance=1e-4,
-            moved=per_element * elements,
+            moved=moved * rows * columns,
         )
-        for name, columns, per_element in named
+        for name, make, ndim, moved in named
+        for text, (rows, columns) in sides.items()
     ]
