@@ -132,7 +132,7 @@ def test_code_that_does_not_link_is_replaced(folder):
     whole = path.read_bytes()
     program = fnx.make_jaxpr(function)(*arguments())
     compiled = backend("cpu").compile(executable_for(program).plan)
-    code = dataclasses.replace(compiled.code, object=b"\x7fELF, but no more")
+    code = dataclasses.replace(compiled.code, objects=(b"\x7fELF, but no more",))
     broken = dataclasses.replace(compiled, code=code)
     cache.store(path.stem, pickle.dumps(broken))
     assert same(compute(), wanted)

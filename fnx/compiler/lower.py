@@ -67,7 +67,7 @@ class _Lowering:
         self.group = group
         self.fused = fused
         self.k = KernelBuilder()
-        self.inside = _inlined(group, fused)
+        self.inside = inlined(group, fused)
         self.buffers: dict[Var, Buffer] = {}
         self.elements: dict[Any, Any] = {}
 
@@ -118,7 +118,7 @@ def constant(k: KernelBuilder, literal: Literal) -> Expr:
     return k.constant(python(literal.value), dtype)
 
 
-def _inlined(group: Group, fused: Fused) -> set[Var]:
+def inlined(group: Group, fused: Fused) -> set[Var]:
     """The values that the group's kernel computes itself."""
     inside: set[Var] = set()
     pending: list[Atom] = list(group.outputs)

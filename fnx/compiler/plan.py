@@ -17,7 +17,8 @@ import numpy as np
 
 from fnx import errors
 from fnx.compiler.fuse import Fused, Group
-from fnx.compiler.lower import constant, lower
+from fnx.compiler.lower import constant
+from fnx.compiler.outline import Outlined
 from fnx.core.primitive import Primitive
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
@@ -176,6 +177,7 @@ class PlanBuilder:
 
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
+        self.outlined = Outlined(fused)
         self.program: Program = fused.program
         self.values: dict[Var, Value] = {v: Value(v.type) for v in self.program.inputs}
         self.drafts: list[_Draft] = []
@@ -190,7 +192,7 @@ class PlanBuilder:
             for var in group.outputs:
                 self._value(var)
             return
-        lowered = lower(group, self.fused, name)
+        lowered = self.outlined.lowered(group, name)
         values = tuple([self._value(var) for var in lowered.values])
         self._add_kernel(lowered.kernel, values)
 

@@ -25,6 +25,7 @@ from fnx.cpu.emit import RUN
 from fnx.cpu.entry import NativeCalls, native_calls
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.library import SET_THREADS, blas_address, set_threads_address
+from fnx.cpu.threads import num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
 from fnx.runtime.backend import CallForm, CallSite
@@ -63,15 +64,15 @@ class CpuBackend:
 
     def compile(self, plan: Plan) -> Compiled:
         """The plan as machine code; `ImportError` without llvmlite."""
-        text, symbols = print_plan(plan)
+        module, symbols = print_plan(plan)
         if config.debug >= 5:
-            print(f"--- llvm\n{text}", file=sys.stderr)
+            print(f"--- llvm\n{module.text()}", file=sys.stderr)
         if config.debug >= 6:
-            print(f"--- asm\n{jit.assembly(text)}", file=sys.stderr)
+            print(f"--- asm\n{jit.assembly(module.text())}", file=sys.stderr)
         return Compiled(
             plan=dataclasses.replace(plan, steps=()),
             hosts={n: s for n, s in enumerate(plan.steps) if isinstance(s, HostStep)},
-            code=jit.assemble(text),
+            code=jit.assemble_module(module, num_threads()),
             symbols=tuple(sorted(symbols)),
             rounds=sum(map(_rounds, plan.steps)),
         )
@@ -82,7 +83,7 @@ class CpuBackend:
 
     def as_text(self, plan: Plan, stage: str) -> str:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
-        text, _ = print_plan(plan)
+        text = print_plan(plan)[0].text()
         return text if stage == "llvm" else jit.assembly(text)
 
     def native_calls(self, site: CallSite) -> NativeCalls | None:

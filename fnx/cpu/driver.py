@@ -29,7 +29,7 @@ HOST = "fnx_host"
 """The symbol of the callback into Python, `i32 (i64 step, ptr pointers)`."""
 
 
-def print_plan(plan: Plan) -> tuple[str, set[str]]:
+def print_plan(plan: Plan) -> tuple[Module, set[str]]:
     """The module of a plan, and the symbols that it must be linked with.
 
     Those are BLAS routines, `SET_THREADS`, the pool's `RUN` and `HOST`: the text holds
@@ -38,7 +38,7 @@ def print_plan(plan: Plan) -> tuple[str, set[str]]:
     driver = _Driver(plan)
     for number, step in enumerate(plan.steps):
         driver.step(number, step)
-    return driver.text(), driver.symbols
+    return driver.printed(), driver.symbols
 
 
 class _Driver:
@@ -79,7 +79,7 @@ class _Driver:
         self.module.declare(name, f"declare {result} @{name}({parameters})")
         return f"@{name}"
 
-    def text(self) -> str:
+    def printed(self) -> Module:
         """The whole module."""
         self.restore_threads()
         globals_ = "\n".join(self.constants.values())
@@ -88,7 +88,7 @@ class _Driver:
             f"{globals_}\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
             "  ret i32 0\nfailed:\n  ret i32 1\n}"
         )
-        return self.module.text()
+        return self.module
 
     def pointer(self, place: Place) -> str:
         """The SSA name of a place's address, loaded once, at its first use."""

@@ -14,10 +14,11 @@ import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fnx.cpu.llvm import HELPERS
+from fnx.cpu.llvm import HELPERS, Text
 from fnx.errors import InternalError
 from fnx.locks import fork_safe_lock
 
@@ -48,7 +49,8 @@ def host() -> tuple[str, str]:
 
 
 @functools.cache
-def _target_machine(opt: int = 2) -> Any:
+def _target_machine(opt: int = 2, thread: int = 0) -> Any:
+    """What generates code; each of the threads that do so at once has its own."""
     name, features = host()
     target = _llvm().Target.from_default_triple()
     return target.create_target_machine(cpu=name, features=features, opt=opt, jit=True)
@@ -67,7 +69,7 @@ _library_numbers = itertools.count()
 class Code:
     """Object code for this CPU, and the text of the helpers that it calls."""
 
-    object: bytes
+    objects: tuple[bytes, ...]
     helpers: str
 
 
@@ -79,7 +81,45 @@ def assemble(text: str, opt: int = 2) -> Code:
     """
     own, _, helpers = text.partition(HELPERS)
     with _llvm_is_ours:
-        return Code(bytes(_target_machine(opt).emit_object(_parsed(own))), helpers)
+        return Code((_object(own, _target_machine(opt)),), helpers)
+
+
+def assemble_module(module: Text, threads: int) -> Code:
+    """Compile a module to object code, on several threads if it is long."""
+    length = len(module.text())
+    count = min(threads, length // _PART)
+    if count < 2:
+        return assemble(module.text())
+    texts = module.cut(count)
+    with _llvm_is_ours:
+        machines = [_target_machine(thread=n) for n in range(len(texts))]
+        with ThreadPoolExecutor(len(texts)) as pool:
+            objects = pool.map(_object, texts, machines)
+        return Code(tuple(objects), module.helpers())
+
+
+_PART = 20_000  # characters that are worth a thread: ten milliseconds of LLVM's time
+
+
+def _object(text: str, machine: Any) -> bytes:
+    """Object code of a text, made in a context of its own.
+
+    llvmlite has one thread at a time call LLVM. Code generation is most of the work, is
+    independent for each context and machine, and is called without llvmlite's lock.
+    """
+    llvm = _llvm()
+    parsed = _parsed(text, llvm.create_context())
+    emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    emit = getattr(emit, "_cfn", emit)
+    with llvm.ffi.OutputString() as error:
+        memory = emit(machine, parsed, 1, error)
+        if not memory:
+            raise InternalError(f"LLVM makes no object code: {error}\n{text}")
+    try:
+        start = llvm.ffi.lib.LLVMPY_GetBufferStart(memory)
+        return ctypes.string_at(start, llvm.ffi.lib.LLVMPY_GetBufferSize(memory))
+    finally:
+        llvm.ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
 def assembly(text: str) -> str:
@@ -89,9 +129,9 @@ def assembly(text: str) -> str:
         return str(_target_machine().emit_assembly(_parsed(own)))
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, context: Any = None) -> Any:
     try:
-        return _llvm().parse_assembly(text)
+        return _llvm().parse_assembly(text, context)
     except RuntimeError as error:
         raise InternalError(f"LLVM does not parse the text: {error}\n{text}") from None
 
@@ -144,8 +184,9 @@ _kept: list[ResourceTracker] = []  # the code of helpers is never dropped
 def _linked(
     code: Code, exports: Sequence[str], imports: Mapping[str, int]
 ) -> ResourceTracker:
-    builder = _llvm().JITLibraryBuilder().add_object_img(code.object)
-    builder.add_current_process()
+    builder = _llvm().JITLibraryBuilder().add_current_process()
+    for image in code.objects:
+        builder.add_object_img(image)
     for name in exports:
         builder.export_symbol(name)
     for name, address in imports.items():

@@ -99,9 +99,36 @@ class Text:
     def text(self) -> str:
         """The whole module; the helpers' own module, if any, follows `HELPERS`."""
         own = "\n".join((*self._functions, *self._declared.values())) + "\n"
-        if not self._helpers:
-            return own
-        return "\n".join((own + HELPERS, *self._helpers.values())) + "\n"
+        return own + HELPERS + self.helpers() if self._helpers else own
+
+    def helpers(self) -> str:
+        """The module of the helpers; empty if there are none."""
+        return "".join(f"{text}\n" for text in self._helpers.values())
+
+    def cut(self, count: int) -> list[str]:
+        """The module as at most so many of about the same length, to be linked.
+
+        Every one declares what the others define.
+        """
+        parts: list[list[str]] = [[] for _ in range(count)]
+        for function in sorted(self._functions, key=len, reverse=True):
+            min(parts, key=lambda part: sum(map(len, part))).append(function)
+        return [self._part(part) for part in parts if part]
+
+    def _part(self, functions: Sequence[str]) -> str:
+        heads = {name: head for f in self._functions for name, head in _heads(f)}
+        for function in functions:
+            for name, _ in _heads(function):
+                del heads[name]
+        declared = [f"declare {head}" for head in heads.values()]
+        text = "\n".join((*functions, *declared, *self._declared.values()))
+        return text.replace("define internal", "define hidden") + "\n"
+
+
+def _heads(text: str) -> list[tuple[str, str]]:
+    """Name and head of each function that a text defines."""
+    found = re.findall(r"^define (?:internal )?(.*?@(\w+)\(.*?\)) *\{", text, re.M)
+    return [(name, re.sub(r" %[\w.]+", "", head)) for head, name in found]
 
 
 class Writer:

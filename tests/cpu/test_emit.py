@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -699,3 +700,64 @@ def test_functions_of_the_c_library_are_found(dtype):
     out = np.empty_like(x)
     elementwise(lambda k, a, b: k.rem(a, b), x, y, out=out)
     np.testing.assert_array_equal(out, np.fmod(x, y))
+
+
+# ---------------------------------------------------------------- cutting a module
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_a_module_that_is_cut_gives_the_same_functions(count):
+    module = emit.Module()
+    names = []
+    for n in range(3):
+        k = KernelBuilder()
+        (i,) = k.domain((50,))
+        x, out = (
+            k.buffer("x", dtypes.float32, 50, "in"),
+            k.buffer("out", dtypes.float32, 50, "out"),
+        )
+        k.store(
+            out,
+            i,
+            k.op("sin", k.mul(k.load(x, i), k.constant(n + 1.0, dtypes.float32))),
+        )
+        names.append(module.add(k.finish(f"times{n}")))
+    for name in names:
+        module.define(emit.exported(f"main_{name}", name, 2))
+    texts = module.cut(count)
+    assert 1 <= len(texts) <= count
+    objects = tuple(jit.assemble(text).objects[0] for text in texts)
+    exports = [f"main_{name}" for name in names]
+    library = jit.load(jit.Code(objects, module.helpers()), exports)
+    values = np.linspace(-3, 3, 50, dtype=np.float32)
+    for n, export in enumerate(exports):
+        found = np.zeros(50, np.float32)
+        library.function(export, 2)(values.ctypes.data, found.ctypes.data)
+        np.testing.assert_allclose(found, np.sin(values * np.float32(n + 1)), rtol=1e-6)
+
+
+def test_long_modules_are_compiled_on_several_threads(monkeypatch):
+    monkeypatch.setattr(jit, "_PART", 500)
+    threads = set()
+    real = jit._object
+
+    def recorded(text, machine):
+        threads.add(threading.get_ident())
+        return real(text, machine)
+
+    monkeypatch.setattr(jit, "_object", recorded)
+    module = emit.Module()
+    k = KernelBuilder()
+    (i,) = k.domain((9,))
+    x, out = (
+        k.buffer("x", dtypes.float32, 9, "in"),
+        k.buffer("out", dtypes.float32, 9, "out"),
+    )
+    k.store(out, i, k.op("exp", k.load(x, i)))
+    module.define(emit.exported("main", module.add(k.finish("exp")), 2))
+    code = jit.assemble_module(module, 3)
+    assert len(code.objects) == 2
+    assert threading.get_ident() not in threads
+    found, values = np.zeros(9, np.float32), np.linspace(-1, 1, 9, dtype=np.float32)
+    jit.load(code, ["main"]).function("main", 2)(values.ctypes.data, found.ctypes.data)
+    np.testing.assert_allclose(found, np.exp(values), rtol=1e-6)
