@@ -5,6 +5,7 @@ Each test has a cache folder of its own; "another process" is one, or a cleared 
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import pickle
@@ -20,9 +21,16 @@ import fnx.numpy as fnp
 from fnx import cache, errors
 from fnx.config import config
 from fnx.core.digest import program_digest
+from fnx.cpu import jit
 from fnx.runtime import compiling
 from fnx.runtime.backend import backend
 from fnx.runtime.executable import executable_for
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm():
+    """The parts of the backend that each process compiles once are there."""
+    compute()
 
 
 @pytest.fixture(autouse=True)
@@ -255,3 +263,19 @@ def test_programs_that_only_this_process_knows_have_none():
 
     f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 3))
     assert digest(f, X) is None
+
+
+# ---------------------------------------------------------------- parts of the backend
+
+
+def test_modules_of_fixed_text_are_kept():
+    text = "define i32 @seven() {\n  ret i32 7\n}\n"
+    before = cache.info()
+    first = jit.assemble_fixed(text, opt=0)
+    assert jit.assemble_fixed(text, opt=0) == first
+    assert jit.assemble_fixed(text, opt=1).objects  # another entry
+    after = cache.info()
+    assert after.entries - before.entries == 2
+    assert after.hits - before.hits == 1
+    library = jit.load(first, ["seven"])
+    assert ctypes.CFUNCTYPE(ctypes.c_int)(library.address("seven"))() == 7

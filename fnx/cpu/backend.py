@@ -24,7 +24,12 @@ from fnx.cpu.driver import HOST, print_plan
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import NativeCalls, native_calls
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
-from fnx.cpu.library import SET_THREADS, blas_address, set_threads_address
+from fnx.cpu.library import (
+    BLAS_BEGIN,
+    BLAS_END,
+    blas_address,
+    blas_threads_address,
+)
 from fnx.cpu.threads import num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
@@ -111,8 +116,8 @@ class _NativePlan:
             return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
         if symbol == RUN:
             return run_address()
-        if symbol == SET_THREADS:
-            return set_threads_address()
+        if symbol in (BLAS_BEGIN, BLAS_END):
+            return blas_threads_address(symbol)
         return blas_address(symbol)
 
     def __call__(self, inputs: Arrays) -> list[np.ndarray[Any, Any]]:

@@ -8,11 +8,12 @@ and end the run when that fails. Next on the walk: `backend.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
 
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.grain import shares
-from fnx.cpu.library import SET_THREADS, has_set_threads
+from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
+from fnx.cpu.products import product_text, rounds_and_chunk, routine
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
 from fnx.runtime.plan import (
@@ -32,8 +33,8 @@ HOST = "fnx_host"
 def print_plan(plan: Plan) -> tuple[Module, set[str]]:
     """The module of a plan, and the symbols that it must be linked with.
 
-    Those are BLAS routines, `SET_THREADS`, the pool's `RUN` and `HOST`: the text holds
-    no address, so that its machine code serves other processes too.
+    Those are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN` and `HOST`:
+    the text holds no address, so that its machine code serves other processes too.
     """
     driver = _Driver(plan)
     for number, step in enumerate(plan.steps):
@@ -47,11 +48,9 @@ class _Driver:
         self.module = Module()
         self.lines: list[str] = []
         self.pointers: dict[Place, str] = {}
-        self.constants: dict[str, str] = {}
+        self.products: dict[MatmulStep, str] = {}
         self.symbols: set[str] = set()
-        # The basic block being printed, and the number of BLAS threads to restore.
-        self.block = "entry"
-        self.threads: str | None = None
+        self.in_blas = False  # whether BLAS is told to use one thread
 
     def step(self, number: int, step: Step) -> None:
         """Prints one step."""
@@ -60,7 +59,7 @@ class _Driver:
                 pointers = [self.pointer(place) for place in buffers]
                 self.lines.append(call_text(self.kernel(kernel), pointers))
             case MatmulStep():
-                self.matmul(number, step)
+                self.matmul(step)
             case CopyStep(out, source, nbytes):
                 self.copy(out, source, nbytes)
             case HostStep():
@@ -82,10 +81,11 @@ class _Driver:
     def printed(self) -> Module:
         """The whole module."""
         self.restore_threads()
-        globals_ = "\n".join(self.constants.values())
+        if self.products:
+            self.lines.insert(0, "%operands = alloca [3 x ptr]")
         body = "\n".join(f"  {line}" for line in self.lines)
         self.module.define(
-            f"{globals_}\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
+            f"\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
             "  ret i32 0\nfailed:\n  ret i32 1\n}"
         )
         return self.module
@@ -110,94 +110,56 @@ class _Driver:
         first = {"input": 0, "output": inputs, "base": inputs + buffers}
         return first[place.role] + place.index
 
-    def constant(self, type_: str, value: str) -> str:
-        """The name of a constant in memory: Fortran takes everything by address."""
-        name = "@c_" + "".join(c if c.isalnum() else "_" for c in f"{type_}_{value}")
-        self.constants[name] = f"{name} = private constant {type_} {value}"
-        return name
-
-    def matmul(self, number: int, step: MatmulStep) -> None:
-        """Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ."""
+    def matmul(self, step: MatmulStep) -> None:
+        """The pieces of matrix products, which threads share where there are many."""
         if not (step.batch and step.m and step.n):
             return
-        if step.m * step.n * step.k < _THREADED_WORK:
-            self.one_thread(number)
-        else:
-            self.restore_threads()
-        sizes = [step.m * step.n, step.m * step.k, step.k * step.n]
-        nbytes = [size * step.dtype.itemsize for size in sizes]
-        pointers = [self.pointer(place) for place in (step.out, step.x, step.y)]
-        if step.batch == 1:
-            self.gemm(step, *pointers)
-            return
-        item, label = f"%i{number}", f"batch{number}"
-        self.lines += [
-            f"br label %{label}",
-            f"{label}:",
-            f"{item} = phi i64 [ 0, %{self.block} ], [ {item}.next, %{label} ]",
-        ]
-        self.gemm(step, *map(self.at(item), pointers, nbytes))
-        self.lines += [
-            f"{item}.next = add i64 {item}, 1",
-            f"{item}.more = icmp ult i64 {item}.next, {step.batch}",
-            f"br i1 {item}.more, label %{label}, label %after{number}",
-            f"after{number}:",
-        ]
-        self.block = f"after{number}"
-
-    def gemm(self, step: MatmulStep, out: str, x: str, y: str) -> None:
-        """One call of BLAS."""
-        routine, type_, one, zero = _GEMM[step.dtype.name]
-        callee = self.external(routine, "void", ", ".join(["ptr"] * 13))
-        args = [
-            self.constant("i8", str(ord("T" if step.transpose_y else "N"))),
-            self.constant("i8", str(ord("T" if step.transpose_x else "N"))),
-            *[self.constant("i32", str(v)) for v in (step.n, step.m, step.k)],
-            self.constant(type_, one),
-            y,
-            self.leading(step.k if step.transpose_y else step.n),
-            x,
-            self.leading(step.m if step.transpose_x else step.k),
-            self.constant(type_, zero),
-            out,
-            self.leading(step.n),
-        ]
-        shown = ", ".join(f"ptr {arg}" for arg in args)
-        self.lines.append(f"call void {callee}({shown})")
-
-    def at(self, item: str) -> Callable[[str, int], str]:
-        """A function from a pointer and the bytes of an item to that item's address."""
-
-        def address(pointer: str, nbytes: int) -> str:
-            name = f"%a{len(self.lines)}"
+        self.one_blas_thread()
+        places = (step.out, step.x, step.y)
+        for number, pointer in enumerate(map(self.pointer, places)):
+            address = f"%a{len(self.lines)}"
             self.lines += [
-                f"{name}.o = mul i64 {item}, {nbytes}",
-                f"{name} = getelementptr i8, ptr {pointer}, i64 {name}.o",
+                f"{address} = getelementptr ptr, ptr %operands, i64 {number}",
+                f"store ptr {pointer}, ptr {address}",
             ]
-            return name
+        name = self.product(step)
+        rounds, chunk = rounds_and_chunk(step)
+        if chunk < rounds and has_pool() and has_set_threads():
+            self.external(RUN, "void", "ptr, ptr, i64, i64")
+            call = f"@{RUN}(ptr @{name}, ptr %operands, i64 {rounds}, i64 {chunk})"
+        else:
+            call = f"@{name}(ptr %operands, i64 0, i64 {rounds})"
+        self.lines.append(f"call void {call}")
 
-        return address
+    def product(self, step: MatmulStep) -> str:
+        """The function of a product; equal products share one."""
+        key = dataclasses.replace(step, out=_ANY, x=_ANY, y=_ANY)
+        name = self.products.get(key)
+        if name is None:
+            name = self.products[key] = f"product{len(self.products)}"
+            self.external(routine(step), "void", ", ".join(["ptr"] * 13))
+            self.module.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
+            self.module.define(product_text(step, name, self.constant))
+        return name
 
-    def one_thread(self, number: int) -> None:
-        """Has BLAS use one thread: waking others costs more than a small product."""
-        if self.threads is None and has_set_threads():
-            self.threads = f"%t{number}"
-            self.set_threads(self.threads, "1")
+    def constant(self, type_: str, value: str) -> str:
+        """The name of a constant in memory: Fortran takes everything by address."""
+        name = "c_" + "".join(c if c.isalnum() else "_" for c in f"{type_}_{value}")
+        text = f"@{name} = private constant {type_} {value}"
+        self.module.declare(name, text)
+        return f"@{name}"
+
+    def one_blas_thread(self) -> None:
+        """Has BLAS use one thread: the threads are ours, and each calls BLAS."""
+        if not self.in_blas and has_set_threads():
+            self.in_blas = True
+            self.lines.append(f"call void {self.external(BLAS_BEGIN, 'void', '')}()")
 
     def restore_threads(self) -> None:
         """Has BLAS use as many threads as before."""
-        if self.threads is not None:
-            self.set_threads(f"%r{len(self.lines)}", self.threads)
-        self.threads = None
-
-    def set_threads(self, before: str, wanted: str) -> None:
-        """Sets the number of BLAS threads; `before` is what it was."""
-        callee = self.external(SET_THREADS, "i32", "i32")
-        self.lines.append(f"{before} = call i32 {callee}(i32 {wanted})")
-
-    def leading(self, size: int) -> str:
-        """A leading dimension, which BLAS wants to be at least 1."""
-        return self.constant("i32", str(max(size, 1)))
+        if self.in_blas:
+            self.lines.append(f"call void {self.external(BLAS_END, 'void', '')}()")
+        self.in_blas = False
 
     def copy(self, out: Place, source: Place, nbytes: int) -> None:
         """Copies bytes."""
@@ -220,24 +182,9 @@ class _Driver:
             f"br i1 %f{number}, label %failed, label %after{number}",
         ]
         self.lines.append(f"after{number}:")
-        self.block = f"after{number}"
 
 
-# Products of fewer multiply-adds run on one thread.
-_THREADED_WORK = 2**21
-
-# BLAS routine, LLVM type, one and zero of each dtype.
-_GEMM = {
-    "float32": ("sgemm", "float", "1.0", "0.0"),
-    "float64": ("dgemm", "double", "1.0", "0.0"),
-    "complex64": ("cgemm", "[2 x float]", "[float 1.0, float 0.0]", "zeroinitializer"),
-    "complex128": (
-        "zgemm",
-        "[2 x double]",
-        "[double 1.0, double 0.0]",
-        "zeroinitializer",
-    ),
-}
+_ANY = Place("any", 0)
 
 
 def _loaded(name: str, slot: int) -> list[str]:

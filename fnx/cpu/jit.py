@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import itertools
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from fnx import cache
+from fnx.config import config
 from fnx.cpu.llvm import HELPERS, Text
 from fnx.errors import InternalError
 from fnx.locks import fork_safe_lock
@@ -82,6 +86,20 @@ def assemble(text: str, opt: int = 2) -> Code:
     own, _, helpers = text.partition(HELPERS)
     with _llvm_is_ours:
         return Code((_object(own, _target_machine(opt)),), helpers)
+
+
+def assemble_fixed(text: str, opt: int = 2) -> Code:
+    """As `assemble`, for a text that is the same in every process: kept on disk."""
+    if not config.disk_cache:
+        return assemble(text, opt)
+    parts = (text, str(opt), *host(), version("llvmlite"))
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+    known = cache.load(key)
+    if known is not None:
+        return Code((known,), "")
+    code = assemble(text, opt)
+    cache.store(key, *code.objects)
+    return code
 
 
 def assemble_module(module: Text, threads: int) -> Code:
@@ -173,7 +191,7 @@ def _helpers(text: str) -> dict[str, int]:
     if not text:
         return {}
     names = re.findall(r"^define .*@(\w+)\(", text, re.M)
-    tracker = _linked(assemble(text), names, {})
+    tracker = _linked(assemble_fixed(text), names, {})
     _kept.append(tracker)
     return {name: int(tracker[name]) for name in names}
 

@@ -16,10 +16,13 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
-from fnx.cpu.threads import on_change
+from fnx.cpu import jit
 
 # Sets how many threads BLAS uses, and gives how many it used before.
 SET_THREADS = "openblas_set_num_threads_local"
+
+# What a plan calls before its first matrix product and after its last.
+BLAS_BEGIN, BLAS_END = "fnx_blas_begin", "fnx_blas_end"
 
 _BLAS = "scipy.linalg.cython_blas"
 
@@ -28,33 +31,112 @@ _BLAS = "scipy.linalg.cython_blas"
 def blas_address(routine: str) -> int:
     """The address of a BLAS routine with Fortran's conventions (32-bit integers)."""
     capsule = _cython_blas().__pyx_capi__[routine]
-    _threads_are_set()
     return _pointer()(capsule, _name()(capsule))
 
 
 @cache
 def has_set_threads() -> bool:
     """Whether SciPy's BLAS is OpenBLAS, which has `SET_THREADS`."""
-    return _set_threads_function() is not None
+    return _set_threads() is not None
 
 
-def set_threads_address() -> int:
-    """The address of `SET_THREADS`; `ImportError` where BLAS does not have it."""
-    function = _set_threads_function()
-    if function is None:
-        raise ImportError(f"SciPy's BLAS has no {SET_THREADS}")
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _set_threads_function() -> Any:
+def _set_threads() -> Any:
     # Looking a symbol up in the extension finds those of the libraries it is linked to.
     return getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
 
 
-def _set_threads(number: int) -> None:
-    """Has BLAS use at most so many threads, if it can be told."""
-    if has_set_threads():
-        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(set_threads_address())(number)
+def blas_threads_address(name: str) -> int:
+    """The address of `BLAS_BEGIN` or `BLAS_END`; `ImportError` with another BLAS."""
+    return _blas_threads().address(name)
+
+
+@cache
+def _blas_threads() -> jit.Library:
+    function = _set_threads()
+    if function is None:
+        raise ImportError(f"SciPy's BLAS has no {SET_THREADS}")
+    address = ctypes.cast(function, ctypes.c_void_p).value or 0
+    exports = [BLAS_BEGIN, BLAS_END, "forget"]
+    code = jit.assemble_fixed(_BLAS_THREADS, opt=0)
+    library = jit.load(code, exports, {SET_THREADS: address})
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=library.function("forget", 0))
+    return library
+
+
+# OpenBLAS has one number of threads for the whole process. Plans that run at once count
+# themselves: the first has BLAS use one thread, the last gives back what was before.
+_BLAS_THREADS = f"""
+@lock = internal global i32 0
+@plans = internal global i32 0
+@before = internal global i32 0
+declare i32 @{SET_THREADS}(i32)
+
+define void @{BLAS_BEGIN}() {{
+entry:
+  call void @take()
+  %plans = load i32, ptr @plans
+  %more = add i32 %plans, 1
+  store i32 %more, ptr @plans
+  %first = icmp eq i32 %plans, 0
+  br i1 %first, label %set, label %done
+set:
+  %before = call i32 @{SET_THREADS}(i32 1)
+  store i32 %before, ptr @before
+  br label %done
+done:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}}
+
+define void @{BLAS_END}() {{
+entry:
+  call void @take()
+  %plans = load i32, ptr @plans
+  %fewer = sub i32 %plans, 1
+  store i32 %fewer, ptr @plans
+  %last = icmp eq i32 %fewer, 0
+  br i1 %last, label %set, label %done
+set:
+  call void @restore()
+  br label %done
+done:
+  store atomic i32 0, ptr @lock release, align 4
+  ret void
+}}
+
+define internal void @restore() {{
+  %before = load i32, ptr @before
+  call i32 @{SET_THREADS}(i32 %before)
+  ret void
+}}
+
+define internal void @take() {{
+entry:
+  br label %ask
+ask:
+  %asked = cmpxchg ptr @lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue {{ i32, i1 }} %asked, 1
+  br i1 %mine, label %done, label %ask
+done:
+  ret void
+}}
+
+; In a forked process no plan is running: who forks is in Python.
+define void @forget() {{
+entry:
+  store atomic i32 0, ptr @lock release, align 4
+  %plans = load i32, ptr @plans
+  store i32 0, ptr @plans
+  %none = icmp eq i32 %plans, 0
+  br i1 %none, label %done, label %set
+set:
+  call void @restore()
+  br label %done
+done:
+  ret void
+}}
+"""
 
 
 @cache
@@ -72,12 +154,6 @@ def _cython_blas() -> ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@cache
-def _threads_are_set() -> None:
-    """From now on BLAS is told how many threads to use whenever that is set."""
-    on_change(_set_threads)
 
 
 def _name() -> Callable[[Any], Any]:

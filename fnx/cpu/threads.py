@@ -1,7 +1,7 @@
 """How many threads share the work of a kernel.
 
-Receives `set_num_threads` and the environment; tells whoever has threads to give, our
-own pool (`workers.py`, next on the walk) and BLAS (`library.py`).
+Receives `set_num_threads` and the environment; tells the pool of this process
+(`workers.py`, next on the walk).
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ def num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Has at most `n` threads share the work of large kernels, from the next one on.
 
-    The number counts the calling thread: with 1, all work is done there. Kernels give
-    the same bits for every `n`; they are shared where there are POSIX threads, thus not
-    on Windows. BLAS, for matrix products, is told the same number. Raises
+    The number counts the calling thread: with 1, all work is done there. Results have
+    the same bits for every `n`. Work is shared where there are POSIX threads, thus not
+    on Windows; the threads share matrix products, too, of which BLAS computes pieces.
+    Raises
     `ArgumentError` if `n` is not an integer, `OptionError` if it is less than 1.
 
     >>> import fnx
@@ -54,21 +55,17 @@ def set_num_threads(n: int) -> None:
         ) from None
     if number < 1:
         raise OptionError(f"fnx.set_num_threads(n): n is at least 1, got {number}.")
-    _is_set[:] = [True]
     _wanted[:] = [min(number, MOST_THREADS)]
     for listener in _listeners:
         listener(*_wanted)
 
 
 def on_change(listener: Callable[[int], None]) -> None:
-    """Has a function called with every number that is set, the last one included."""
+    """Has a function called with every number that is set from now on."""
     _listeners.append(listener)
-    if _is_set:
-        listener(*_wanted)
 
 
 _listeners: list[Callable[[int], None]] = []
-_is_set: list[bool] = []
 
 
 def default_threads(variable: str | None, cpus: int) -> int:

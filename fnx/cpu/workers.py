@@ -32,7 +32,7 @@ def run_address() -> int:
 
 @cache
 def _pool() -> jit.Library:
-    code = jit.assemble(pool_text(signal.SIG_SETMASK), opt=0)
+    code = jit.assemble_fixed(pool_text(signal.SIG_SETMASK), opt=0)
     pool = jit.load(code, ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"])
     _tell(pool, threads.num_threads())
     threads.on_change(functools.partial(_tell, pool))

@@ -93,15 +93,34 @@ def test_bad_numbers():
         fnx.set_num_threads(0)
 
 
-def test_blas_is_told():
+def test_blas_has_its_threads_back():
     if not library.has_set_threads():
         pytest.skip("SciPy has another BLAS")
-    library.blas_address("sgemm")  # what is not used need not be told
-    address = library.set_threads_address()
-    set_threads = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(address)
-    for n in (1, 2):
-        fnx.set_num_threads(n)
-        assert set_threads(n) == n  # gives how many there were
+    set_threads = library._set_threads()
+    set_threads(2)
+    f = fnx.jit(lambda x: fnp.sort(x @ x) @ x)  # a step in Python between two products
+    x = np.ones((60, 60), np.float32)
+    for _ in range(3):
+        np.testing.assert_allclose(f(x), 3600.0)
+    assert set_threads(2) == 2  # gives how many there were
+
+
+def test_plans_that_run_at_once_all_have_one_blas_thread():
+    if not library.has_set_threads():
+        pytest.skip("SciPy has another BLAS")
+    none = ctypes.CFUNCTYPE(None)
+    begin, end = [
+        none(library.blas_threads_address(name))
+        for name in (library.BLAS_BEGIN, library.BLAS_END)
+    ]
+    set_threads = library._set_threads()
+    set_threads(2)
+    begin()
+    begin()
+    end()
+    assert set_threads(1) == 1
+    end()
+    assert set_threads(2) == 2
 
 
 # ---------------------------------------------------------------- the grain

@@ -1,0 +1,175 @@
+"""Matrix products: a function of machine code for each kind of product, over BLAS.
+
+Receives a `MatmulStep`; gives the text of `void name(ptr context, i64 begin, i64 end)`,
+which computes some of the product's pieces, so that the thread pool shares them like
+the rounds of a loop. The context holds the addresses of out, x and y. A piece is a
+block of the output, cut by shape alone, and BLAS computes it on one thread: results do
+not depend on the number of threads. Next on the walk: `driver.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fnx.runtime.plan import MatmulStep
+
+LEAST = 2**22
+"""Multiply-adds that are cut in two, a tenth of a millisecond; less is one piece."""
+
+MOST = 2**26
+"""Multiply-adds of a piece at most; BLAS packs its operands anew for each piece."""
+
+CHUNK = 2**20
+"""Multiply-adds of whole products of a stack that a thread takes at once."""
+
+# BLAS routine, LLVM type, one and zero of each dtype.
+_GEMM = {
+    "float32": ("sgemm", "float", "1.0", "0.0"),
+    "float64": ("dgemm", "double", "1.0", "0.0"),
+    "complex64": ("cgemm", "[2 x float]", "[float 1.0, float 0.0]", "zeroinitializer"),
+    "complex128": (
+        "zgemm",
+        "[2 x double]",
+        "[double 1.0, double 0.0]",
+        "zeroinitializer",
+    ),
+}
+
+
+def routine(step: MatmulStep) -> str:
+    """The BLAS routine for a product."""
+    return _GEMM[step.dtype.name][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the output of one product is cut: blocks of so many rows and columns."""
+
+    rows: int
+    columns: int
+    down: int
+    across: int
+
+    @property
+    def pieces(self) -> int:
+        """The number of blocks."""
+        return self.down * self.across
+
+
+def cut(m: int, n: int, k: int) -> Cut:
+    """The blocks of an output of m rows and n columns.
+
+    The longer side is halved: square blocks read least. There are two blocks as soon as
+    that pays, and four where each of them is still large.
+
+    >>> cut(100, 100, 100)
+    Cut(rows=100, columns=100, down=1, across=1)
+    >>> cut(1024, 1024, 256)
+    Cut(rows=512, columns=512, down=2, across=2)
+    """
+    rows, columns, pieces = m, n, 1
+    while _is_cut_again(rows, columns, k, pieces):
+        if rows >= columns:
+            rows = _half(rows)
+        else:
+            columns = _half(columns)
+        pieces *= 2
+    return Cut(rows, columns, -(-m // rows), -(-n // columns))
+
+
+def _is_cut_again(rows: int, columns: int, k: int, pieces: int) -> bool:
+    work, side = rows * columns * k, max(rows, columns)
+    if pieces == 1:
+        return work >= LEAST and side >= 128
+    return side >= 512 and (work > MOST or (pieces < 4 and work >= 4 * LEAST))
+
+
+def _half(size: int) -> int:
+    """Half, as a multiple of what fills BLAS's registers."""
+    return -(-size // 32) * 16
+
+
+def rounds_and_chunk(step: MatmulStep) -> tuple[int, int]:
+    """The rounds of a product's function, and how many of them a thread takes."""
+    pieces = cut(step.m, step.n, step.k).pieces
+    if pieces > 1:
+        return step.batch * pieces, 1
+    work = step.m * step.n * max(step.k, 1)
+    return step.batch, max(CHUNK // work, 1)
+
+
+def product_text(
+    step: MatmulStep, name: str, constant: Callable[[str, str], str]
+) -> str:
+    """The function; `constant` gives the name of a number in memory.
+
+    Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ.
+    """
+    blas, type_, one, zero = _GEMM[step.dtype.name]
+    blocks, nbytes = cut(step.m, step.n, step.k), step.dtype.itemsize
+    row_step = 1 if step.transpose_x else step.k
+    column_step = step.k if step.transpose_y else 1
+    leading = [
+        constant("i32", str(max(size, 1)))
+        for size in (
+            step.n,
+            step.m if step.transpose_x else step.k,
+            step.k if step.transpose_y else step.n,
+        )
+    ]
+    return f"""
+define internal void @{name}(ptr %context, i64 %begin, i64 %end) {{
+entry:
+  %rows = alloca i32
+  %columns = alloca i32
+  %out = load ptr, ptr %context
+  %x.at = getelementptr ptr, ptr %context, i64 1
+  %x = load ptr, ptr %x.at
+  %y.at = getelementptr ptr, ptr %context, i64 2
+  %y = load ptr, ptr %y.at
+  %any = icmp ult i64 %begin, %end
+  br i1 %any, label %next, label %done
+next:
+  %round = phi i64 [ %begin, %entry ], [ %after, %next ]
+  %item = udiv i64 %round, {blocks.pieces}
+  %piece = urem i64 %round, {blocks.pieces}
+  %down = udiv i64 %piece, {blocks.across}
+  %across = urem i64 %piece, {blocks.across}
+  %row = mul i64 %down, {blocks.rows}
+  %column = mul i64 %across, {blocks.columns}
+  %rows.left = sub i64 {step.m}, %row
+  %rows.here = call i64 @llvm.umin.i64(i64 %rows.left, i64 {blocks.rows})
+  %rows.short = trunc i64 %rows.here to i32
+  store i32 %rows.short, ptr %rows
+  %columns.left = sub i64 {step.n}, %column
+  %columns.here = call i64 @llvm.umin.i64(i64 %columns.left, i64 {blocks.columns})
+  %columns.short = trunc i64 %columns.here to i32
+  store i32 %columns.short, ptr %columns
+  {_address("out", step.m * step.n, step.n, 1, nbytes)}
+  {_address("x", step.m * step.k, row_step, 0, nbytes)}
+  {_address("y", step.k * step.n, 0, column_step, nbytes)}
+  call void @{blas}(
+    ptr {constant("i8", str(ord("T" if step.transpose_y else "N")))},
+    ptr {constant("i8", str(ord("T" if step.transpose_x else "N")))},
+    ptr %columns, ptr %rows, ptr {constant("i32", str(step.k))},
+    ptr {constant(type_, one)}, ptr %y.here, ptr {leading[2]},
+    ptr %x.here, ptr {leading[1]},
+    ptr {constant(type_, zero)}, ptr %out.here, ptr {leading[0]})
+  %after = add i64 %round, 1
+  %more = icmp ult i64 %after, %end
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}}"""
+
+
+def _address(name: str, item: int, row: int, column: int, nbytes: int) -> str:
+    """Where the piece begins in an array: so many elements a product, row, column."""
+    return f"""%{name}.item = mul i64 %item, {item}
+  %{name}.row = mul i64 %row, {row}
+  %{name}.column = mul i64 %column, {column}
+  %{name}.inner = add i64 %{name}.row, %{name}.column
+  %{name}.elements = add i64 %{name}.item, %{name}.inner
+  %{name}.bytes = mul i64 %{name}.elements, {nbytes}
+  %{name}.here = getelementptr i8, ptr %{name}, i64 %{name}.bytes"""

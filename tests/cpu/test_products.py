@@ -1,0 +1,90 @@
+"""Matrix products in pieces: every element once, the same bits on any threads."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import lax
+from fnx.cpu import products
+from fnx.cpu.products import cut
+
+SIZES = [1, 2, 7, 48, 95, 96, 97, 127, 128, 129, 500, 1000, 1024, 3000]
+
+
+@pytest.fixture(autouse=True)
+def _restored():
+    before = fnx.num_threads()
+    yield
+    fnx.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("m", "n"), list(itertools.product(SIZES, SIZES)))
+@pytest.mark.parametrize("k", [1, 64, 700])
+def test_blocks_cover_the_output(m, n, k):
+    blocks = cut(m, n, k)
+    assert 0 <= m - (blocks.down - 1) * blocks.rows <= blocks.rows
+    assert 0 <= n - (blocks.across - 1) * blocks.columns <= blocks.columns
+    assert min(m, blocks.rows, n, blocks.columns) >= 1
+
+
+def test_small_products_are_one_piece():
+    assert cut(100, 100, 300).pieces == 1
+    assert cut(4, 4, 10**7).pieces == 1  # nothing to cut
+    assert cut(128, 512, 784).pieces == 2
+    assert cut(2048, 2048, 2048).pieces >= 16
+
+
+CASES = [
+    (1, (130, 140, 300)),
+    (1, (1000, 30, 200)),
+    (1, (30, 1000, 200)),
+    (1, (513, 769, 255)),
+    (1, (1, 4000, 2000)),
+    (40, (33, 65, 17)),
+    (3, (200, 300, 250)),
+    (2, (5, 7, 0)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize(("batch", "sizes"), CASES)
+@pytest.mark.parametrize("transposed", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_values_and_threads(batch, sizes, transposed, dtype, rng):
+    m, n, k = sizes
+    x = rng.standard_normal((batch, k, m) if transposed[0] else (batch, m, k))
+    y = rng.standard_normal((batch, n, k) if transposed[1] else (batch, k, n))
+    x, y = (x + 1j * x[::-1], y - 1j) if dtype == "complex64" else (x, y)
+    x, y = x.astype(dtype), y.astype(dtype)
+    contract = ((1 if transposed[0] else 2,), (2 if transposed[1] else 1,))
+    f = fnx.jit(lambda x, y: lax.dot_general(x, y, (contract, ((0,), (0,)))))
+    wanted = np.matmul(
+        x.swapaxes(1, 2) if transposed[0] else x,
+        y.swapaxes(1, 2) if transposed[1] else y,
+    )
+    results = []
+    for threads in (1, 2, 8):
+        fnx.set_num_threads(threads)
+        results.append(np.asarray(f(x, y)))
+    scale = np.abs(wanted).max(initial=1.0)
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(results[0], wanted, atol=tolerance * scale)
+    assert all(r.tobytes() == results[0].tobytes() for r in results)
+
+
+def test_equal_products_share_a_function():
+    x = np.ones((20, 20), np.float32)
+    text = fnx.jit(lambda x: x @ x @ x @ x).lower(x).as_text("llvm")
+    assert text.count("define internal void @product") == 1
+
+
+def test_pieces_in_any_order(monkeypatch, rng):
+    monkeypatch.setattr(products, "LEAST", 10)
+    monkeypatch.setattr(products, "MOST", 100_000)
+    x, y = (rng.standard_normal((700, 600), dtype=np.float32) for _ in range(2))
+    found = fnx.jit(lambda x, y: fnp.tanh(x @ y.T) + 1)(x, y)
+    np.testing.assert_allclose(found, np.tanh(x @ y.T) + 1, rtol=1e-4, atol=1e-4)
