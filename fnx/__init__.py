@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 offer("cpu", "fnx.cpu.backend")
+offer("calls", "fnx.cpu.entry")
 
 # Loaded when they are first used, so that `import fnx` stays fast.
 _LAZY = ("extend", "lax", "nn", "optim", "random", "testing")

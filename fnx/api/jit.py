@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fnx import errors, tree
+from fnx.api import native, promote
 from fnx.api.arguments import (
     as_array,
     call_names,
@@ -48,6 +49,7 @@ from fnx.core.trace import Tracer, tracing
 from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
 from fnx.runtime.array import ConcreteArray
+from fnx.runtime.backend import Functions
 from fnx.runtime.executable import Executable, executable_for
 from fnx.tree import PyTreeDef
 
@@ -141,10 +143,10 @@ class Jitted:
         self, entry: Entry, divided: Divided, treedef: PyTreeDef, names: tuple[str, ...]
     ) -> None:
         """Makes calls of this form native from now on, where they can be."""
-        found = new_path(Jitted, _slow, _disabled, entry, divided, treedef, names)
+        found = new_path(entry, divided, treedef, names)
         if found is not None:
-            native, path = found
-            self._paths = native.linked(self._native.add(path))
+            calls, path = found
+            self._paths = calls.linked(self._native.add(path))
 
     def _signature(
         self, divided: Divided, leaves: list[Any], treedef: PyTreeDef
@@ -287,8 +289,15 @@ class Jitted:
         self._paths = ()
 
 
-# The Python way of a call, which stays when `Jitted.__call__` becomes native.
-_slow = Jitted.__call__
+def _unused() -> Jitted:
+    """A jitted function that knows nothing, to look at."""
+    jitted = Jitted.__new__(Jitted)
+    jitted._paths = ()
+    return jitted
+
+
+# The Python way of a call stays when `Jitted.__call__` becomes native.
+native.functions["jitted"] = Functions(Jitted, _unused(), Jitted.__call__, _disabled)
 
 
 def jit(
@@ -346,6 +355,7 @@ def clear_caches() -> None:
     """
     for jitted in list(_every):
         jitted.clear_cache()
+    promote.forget()
     clear_programs()
 
 

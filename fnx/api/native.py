@@ -1,6 +1,6 @@
-"""Call paths of jitted functions: what is called again and again skips Python.
+"""Call paths: what is called again and again skips Python.
 
-Receives a call that Python has just served and its `Entry`; gives the function one more
+Receives a call that Python has just served and its `Entry`; gives a jitted function a
 path in machine code where the call has a form for that: arrays, NumPy arrays and
 numbers in dicts with string keys, lists, tuples, named tuples and None, and static
 values that are the same object at every call. Everything else stays in Python, with
@@ -10,7 +10,7 @@ the same results. Next on the walk: `fnx/cpu/entry`.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from fnx import tree
 from fnx.api.static import Divided
 from fnx.config import config
 from fnx.core import hooks
+from fnx.core.array import Array
 from fnx.dtypes import default_bits
 from fnx.locks import fork_safe_lock
 from fnx.runtime.array import ConcreteArray
@@ -27,9 +28,11 @@ from fnx.runtime.backend import (
     CallForm,
     CallPath,
     CallSite,
+    Functions,
     Leaf,
+    Member,
     NativeCalls,
-    backend,
+    native_calls,
 )
 from fnx.tree import PyTreeDef
 
@@ -39,11 +42,16 @@ if TYPE_CHECKING:
 # At these calls of a signature through Python a path is made for the form of the call:
 # the signature is worth it, and a few forms may share it (`f(x, y=1.0)`, `f(x, y)`).
 TURNS = frozenset({2, 8, 32, 128})
-# Paths are tried in turn, the newest first.
+# Paths are tried in turn, the newest first. A jitted function has so many at most.
 MOST_PATHS = 16
 
-_lock = fork_safe_lock(rank=0)  # taken before that of LLVM
-_makers: dict[Any, NativeCalls | None] = {}
+# Held while a path is made.
+lock = fork_safe_lock(rank=0)  # taken before that of LLVM
+
+# What can become native, noted by the modules that define it: the classes "jitted" and
+# "eager" of functions, and the methods of arrays.
+functions: dict[str, Functions] = {}
+members: list[Member] = []
 
 
 class Calls:
@@ -58,9 +66,10 @@ class Calls:
 class Paths:
     """The call paths of one function, and how many calls they have served."""
 
-    __slots__ = ("_gone", "_paths")
+    __slots__ = ("_gone", "_most", "_paths")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_PATHS) -> None:
+        self._most = most
         self._paths: list[CallPath] = []
         self._gone = 0
 
@@ -74,16 +83,35 @@ class Paths:
         self._paths, self._gone = [], 0
 
     def add(self, path: CallPath) -> list[CallPath]:
-        """Puts a path first; gives all of them."""
-        self._gone += sum([path.hits for path in self._paths[MOST_PATHS - 1 :]])
-        self._paths = [path, *self._paths[: MOST_PATHS - 1]]
+        """Puts a path first, before those that served most; gives all of them."""
+        old = sorted(self._paths, key=lambda path: -path.hits)
+        self._gone += sum([path.hits for path in old[self._most - 1 :]])
+        self._paths = [path, *old[: self._most - 1]]
         return self._paths
 
 
+_made: list[NativeCalls | None] = []
+
+
+def maker() -> NativeCalls | None:
+    """What makes calls native, from now on all of them; `None` where nothing can."""
+    with lock:
+        if not _made:
+            site = CallSite(
+                jitted=functions["jitted"],
+                eager=functions["eager"],
+                owner=Array,
+                members=tuple(members),
+                array=ConcreteArray,
+                busy=hooks.busy,
+            )
+            _made.append(native_calls(site))
+            if _made[0] is not None:
+                _made[0].install()
+        return _made[0]
+
+
 def new_path(
-    owner: Any,
-    slow: Callable[..., Any],
-    disabled: Any,
     entry: Entry,
     divided: Divided,
     treedef: PyTreeDef,
@@ -91,33 +119,22 @@ def new_path(
 ) -> tuple[NativeCalls, CallPath] | None:
     """A path for the form of a call; `None` where it can have none.
 
-    `owner` is the class of jitted functions, whose calls become native with the first
-    path; `slow` is its Python way, `names` are those of the keyword arguments.
+    `names` are those of the keyword arguments.
     """
-    with _lock:
+    with lock:
         form = call_form(entry, divided, treedef, names)
-        if form is None:
+        calls = None if form is None else maker()
+        if form is None or calls is None:
             return None
-        if owner not in _makers:
-            _makers[owner] = _maker(owner, slow, disabled)
-        maker = _makers[owner]
-        path = None if maker is None else entry.executable.call_path(form)
-        return None if maker is None or path is None else (maker, path)
-
-
-def _maker(owner: Any, slow: Callable[..., Any], disabled: Any) -> NativeCalls | None:
-    site = CallSite(owner, "_paths", slow, ConcreteArray, hooks.busy, disabled)
-    maker = backend("cpu").native_calls(site)
-    if maker is not None:
-        maker.install()
-    return maker
+        path = entry.executable.call_path(form)
+        return None if path is None else (calls, path)
 
 
 def call_form(
     entry: Entry, divided: Divided, treedef: PyTreeDef, names: Sequence[str]
 ) -> CallForm | None:
     """The form of a call, if a path could check it."""
-    trees = _is_plain(treedef) and _is_plain(entry.out_tree)
+    trees = is_plain(treedef) and is_plain(entry.out_tree)
     statics = all(_is_fixed(value) for _, value in divided.statics)
     if not trees or not statics or True in entry.donated:
         return None
@@ -158,17 +175,17 @@ def _kind(leaf: Any) -> str | None:
     return _KINDS.get(type(leaf))
 
 
-def _is_plain(treedef: PyTreeDef) -> bool:
+def is_plain(treedef: PyTreeDef) -> bool:
     """Whether a tree consists of containers that a path can walk."""
     if treedef.is_leaf(strict=True):
         return True
     kind = treedef.type
     plain = kind in _CONTAINERS or optree.is_namedtuple_class(kind)
-    return plain and all(map(_is_plain, treedef.children()))
+    return plain and all(map(is_plain, treedef.children()))
 
 
 def _is_fixed(value: Any) -> bool:
     """Whether a static value that is the same object is the same value."""
     if type(value) is tuple:
         return all(map(_is_fixed, value))
-    return isinstance(value, _FIXED)
+    return isinstance(value, (*_FIXED, functions["eager"].owner))

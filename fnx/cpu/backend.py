@@ -22,7 +22,6 @@ from fnx.config import config
 from fnx.cpu import jit
 from fnx.cpu.driver import HOST, print_plan
 from fnx.cpu.emit import RUN
-from fnx.cpu.entry import NativeCalls, native_calls
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.library import (
     BLAS_BEGIN,
@@ -33,7 +32,7 @@ from fnx.cpu.library import (
 from fnx.cpu.threads import num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
-from fnx.runtime.backend import CallForm, CallSite
+from fnx.runtime.backend import CallForm
 from fnx.runtime.plan import CopyStep, HostStep, KernelStep, Literal, Place, Plan, Step
 
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -90,10 +89,6 @@ class CpuBackend:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
         text = print_plan(plan)[0].text()
         return text if stage == "llvm" else jit.assembly(text)
-
-    def native_calls(self, site: CallSite) -> NativeCalls | None:
-        """The native `__call__` of a class, where this interpreter is a known one."""
-        return native_calls(site)
 
 
 class _NativePlan:

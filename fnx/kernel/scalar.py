@@ -94,7 +94,7 @@ def _divide(x: Array, y: Array) -> Array:
 
 def _remainder(x: Array, y: Array) -> Array:
     """Remainder with the sign of `x` (C's `fmod`); of integers 0 where `y` is 0."""
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = np.asanyarray(x), np.asanyarray(y)
     remainder = np.fmod(x, y)
     if dtypes.is_float(x.dtype):
         return np.asarray(remainder)
@@ -183,7 +183,7 @@ def _select(condition: Array, x: Array, y: Array) -> Array:
 
 def _convert(x: Array, dtype: DType) -> Array:
     """`x` as `dtype`: floats saturate on the way to integers and NaN becomes 0."""
-    x = np.asarray(x)
+    x = np.asanyarray(x)
     if not (dtypes.is_float(x.dtype) and dtypes.is_integer(dtype)):
         return x.astype(dtype)
     wide = x.astype(np.float64)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where
@@ -31,6 +32,7 @@ def _inexact(function: str, x: ArrayLike) -> Array:
     return cast(array, inexact_dtype(array.dtype, array.weak_type), array.weak_type)
 
 
+@becomes_native
 def identity(x: ArrayLike) -> Array:
     """X itself."""
     return as_array("identity", x)
@@ -39,6 +41,7 @@ def identity(x: ArrayLike) -> Array:
 # ---------------------------------------------------------------- piecewise linear
 
 
+@becomes_native
 def relu(x: ArrayLike) -> Array:
     """max(x, 0); the derivative at 0 is 0, NaN stays NaN.
 
@@ -50,6 +53,7 @@ def relu(x: ArrayLike) -> Array:
     return select(ops.le(array, 0), 0, array)
 
 
+@becomes_native
 def relu6(x: ArrayLike) -> Array:
     """min(max(x, 0), 6); the derivative is 1 on [0, 6].
 
@@ -61,6 +65,7 @@ def relu6(x: ArrayLike) -> Array:
     return ops.clamp(0, as_array("relu6", x), 6)
 
 
+@becomes_native
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     """X where it is at least 0, else `negative_slope` x.
 
@@ -72,6 +77,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     return choose_where(ops.ge(array, 0), array, below)
 
 
+@becomes_native
 def hard_tanh(x: ArrayLike) -> Array:
     """min(max(x, -1), 1); the derivative is 1 on [-1, 1].
 
@@ -81,6 +87,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     return ops.clamp(-1, as_array("hard_tanh", x), 1)
 
 
+@becomes_native
 def hard_sigmoid(x: ArrayLike) -> Array:
     """relu6(x + 3) / 6.
 
@@ -90,6 +97,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     return ops.div(relu6(add(_inexact("hard_sigmoid", x), 3)), 6)
 
 
+@becomes_native
 def hard_silu(x: ArrayLike) -> Array:
     """X times `hard_sigmoid(x)`; also called hard_swish.
 
@@ -106,6 +114,7 @@ hard_swish = hard_silu
 # ---------------------------------------------------------------- sigmoid and softplus
 
 
+@becomes_native
 def sigmoid(x: ArrayLike) -> Array:
     """1 / (1 + exp(-x)).
 
@@ -115,6 +124,7 @@ def sigmoid(x: ArrayLike) -> Array:
     return ops.logistic(_inexact("sigmoid", x))
 
 
+@becomes_native
 def log_sigmoid(x: ArrayLike) -> Array:
     """log(sigmoid(x)), which is -softplus(-x).
 
@@ -124,6 +134,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     return neg(softplus(neg(_inexact("log_sigmoid", x))))
 
 
+@becomes_native
 def softplus(x: ArrayLike) -> Array:
     """log(1 + exp(x)), a smooth relu, without overflow.
 
@@ -137,6 +148,7 @@ def softplus(x: ArrayLike) -> Array:
     return select(positive, add(array, near), near)
 
 
+@becomes_native
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     """(x + sqrt(x² + b)) / 2, an algebraic softplus.
 
@@ -154,6 +166,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return choose_where(ops.lt(array, 0), below, above)
 
 
+@becomes_native
 def silu(x: ArrayLike) -> Array:
     """X times sigmoid(x); also called swish.
 
@@ -169,6 +182,7 @@ def silu(x: ArrayLike) -> Array:
 swish = silu
 
 
+@becomes_native
 def mish(x: ArrayLike) -> Array:
     """X times tanh(softplus(x)).
 
@@ -178,6 +192,7 @@ def mish(x: ArrayLike) -> Array:
     return mul(array, ops.tanh(softplus(array)))
 
 
+@becomes_native
 def soft_sign(x: ArrayLike) -> Array:
     """X / (|x| + 1).
 
@@ -188,6 +203,7 @@ def soft_sign(x: ArrayLike) -> Array:
     return ops.div(array, add(ops.abs(array), 1))
 
 
+@becomes_native
 def log1mexp(x: ArrayLike) -> Array:
     """log(1 - exp(-x)) for x > 0, precise at both ends.
 
@@ -206,6 +222,7 @@ def log1mexp(x: ArrayLike) -> Array:
 # ---------------------------------------------------------------- exponential units
 
 
+@becomes_native
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """X where it is positive, else alpha (exp(x) - 1).
 
@@ -221,6 +238,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     return choose_where(positive, array, below)
 
 
+@becomes_native
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     """X where it is positive, else alpha (exp(x / alpha) - 1).
 
@@ -239,6 +257,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 
 
+@becomes_native
 def selu(x: ArrayLike) -> Array:
     """`elu` with the slope and scale that keep mean 0 and variance 1.
 
@@ -250,6 +269,7 @@ def selu(x: ArrayLike) -> Array:
     return select(positive, mul(array, _SELU_SCALE), below)
 
 
+@becomes_native
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """X Φ(x), with the normal distribution function Φ, or its usual approximation.
 
@@ -266,6 +286,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     return mul(array, ops.logistic(mul(cubic, math.sqrt(2 / math.pi))))
 
 
+@becomes_native
 def glu(x: ArrayLike, axis: int = -1) -> Array:
     """The first half along an axis times the sigmoid of the second.
 
@@ -282,6 +303,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     return mul(value, ops.logistic(gate))
 
 
+@becomes_native
 def sparse_plus(x: ArrayLike) -> Array:
     """0 below -1, x above 1, and (x + 1)² / 4 between."""
     array = _inexact("sparse_plus", x)
@@ -290,6 +312,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     return select(ops.le(array, -1), 0, above)
 
 
+@becomes_native
 def sparse_sigmoid(x: ArrayLike) -> Array:
     """(x + 1) / 2 between 0 and 1: the derivative of `sparse_plus`."""
     array = _inexact("sparse_sigmoid", x)

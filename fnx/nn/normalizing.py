@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from fnx import dtypes
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions, ufuncs
 from fnx.numpy.choices import choose_where
@@ -68,6 +69,7 @@ def _log_of_sum(x: Array, shifted: Array, top: Array, axes: Axes) -> Array:
     return ops.log1p(add(rest, sub(ones, 1)))
 
 
+@becomes_native
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """exp(x) divided by its sum over an axis (or axes); 0 where `where` leaves out.
 
@@ -83,6 +85,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     return out if where is None else choose_where(where, out, 0)
 
 
+@becomes_native
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """log(softmax(x)), precise also for the class that takes nearly everything.
 
@@ -97,6 +100,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     return out if where is None else choose_where(where, out, -math.inf)
 
 
+@becomes_native
 def logsumexp(
     a: ArrayLike,
     axis: Axis = None,
@@ -145,6 +149,7 @@ def _weighted(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     return x, weights
 
 
+@becomes_native
 def logmeanexp(
     x: ArrayLike,
     axis: Axis = None,
@@ -166,6 +171,7 @@ def logmeanexp(
     )
 
 
+@becomes_native
 def standardize(
     x: ArrayLike,
     axis: Axis = -1,
@@ -190,6 +196,7 @@ def standardize(
     return ufuncs.multiply(ufuncs.subtract(array, mean), scale)
 
 
+@becomes_native
 def one_hot(
     x: ArrayLike, num_classes: int, *, dtype: DTypeLike = None, axis: int = -1
 ) -> Array:

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.core.trace import constant
 from fnx.numpy import ufuncs
@@ -60,6 +61,7 @@ def choose_where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array:
     return select_(mask, *chosen)
 
 
+@becomes_native
 def clip(
     arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None
 ) -> Array:
@@ -117,11 +119,13 @@ def select(
     return result  # type: ignore[return-value]
 
 
+@becomes_native
 def fmax(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The larger of x1 and x2; NaN only if both are."""
     return _ignoring_nan("fmax", ufuncs.maximum, x1, x2)
 
 
+@becomes_native
 def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The smaller of x1 and x2; NaN only if both are.
 
@@ -139,6 +143,7 @@ def _ignoring_nan(name: str, better: Any, x1: ArrayLike, x2: ArrayLike) -> Array
     )
 
 
+@becomes_native
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -174,6 +179,7 @@ def _keeping_dtype(mask: Array, value: Any, array: Array) -> Array:
 # ---------------------------------------------------------------- logic
 
 
+@becomes_native
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether neither is 0.
 
@@ -183,16 +189,19 @@ def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return ufuncs.bitwise_and(truth("logical_and", x1), truth("logical_and", x2, 1))
 
 
+@becomes_native
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether one of them is not 0."""
     return ufuncs.bitwise_or(truth("logical_or", x1), truth("logical_or", x2, 1))
 
 
+@becomes_native
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether exactly one of them is not 0."""
     return ufuncs.bitwise_xor(truth("logical_xor", x1), truth("logical_xor", x2, 1))
 
 
+@becomes_native
 def logical_not(x: ArrayLike, /) -> Array:
     """Whether the element is 0."""
     return parts.not_(truth("logical_not", x))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.grids import diagonal
@@ -68,6 +69,7 @@ def contract(
     return cast(out, dtypes.bool_) if is_bool else out
 
 
+@becomes_native
 def dot(
     a: ArrayLike,
     b: ArrayLike,
@@ -91,6 +93,7 @@ def dot(
     return contract("dot", x, y, axes, ((), ()), *options)
 
 
+@becomes_native
 def matmul(
     a: ArrayLike,
     b: ArrayLike,
@@ -171,6 +174,7 @@ def _sorted_axes(x: Array, order: list[int]) -> Array:
     return moveaxis(x, dims, list(range(len(dims))))
 
 
+@becomes_native
 def vdot(
     a: ArrayLike,
     b: ArrayLike,
@@ -190,6 +194,7 @@ def vdot(
     return contract("vdot", x, y, ((0,), (0,)), ((), ()), *options)
 
 
+@becomes_native
 def vecdot(
     x1: ArrayLike,
     x2: ArrayLike,
@@ -211,6 +216,7 @@ def vecdot(
     return contract("vecdot", x, y, last, (outer, outer), *options)
 
 
+@becomes_native
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Matrices times vectors: sums over the last axes; the others are broadcast.
 
@@ -236,6 +242,7 @@ def _without_axis(x: Array, axis: int) -> Array:
     return reshape(x, shape=x.shape[:place] + x.shape[place + 1 :])
 
 
+@becomes_native
 def inner(
     a: ArrayLike,
     b: ArrayLike,
@@ -252,6 +259,7 @@ def inner(
     return contract("inner", x, y, axes, ((), ()), *options)
 
 
+@becomes_native
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """All products of an element of a with one of b.
 
@@ -264,6 +272,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     return ufuncs.multiply(reshape(x, shape=(x.size, 1)), reshape(y, shape=(1, y.size)))
 
 
+@becomes_native
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
@@ -324,6 +333,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     )
 
 
+@becomes_native
 def trace(
     a: ArrayLike,
     offset: int = 0,

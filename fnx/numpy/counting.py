@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where, truth
@@ -92,6 +93,7 @@ def _nonzero_of_size(mask: Array, size: int, fill_value: Any) -> tuple[Array, ..
     return tuple(found[::-1])
 
 
+@becomes_native_with_numbers
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,
@@ -301,6 +303,7 @@ def _periodic(x: Array, places: Array, values: Array, period: Any) -> tuple[Arra
     return from_zero, places, concatenate([ends[0], values, ends[1]])
 
 
+@becomes_native
 def diff(
     a: ArrayLike,
     n: int = 1,

@@ -23,7 +23,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops.arithmetic import add, select
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.index import dynamic_slice
-from fnx.ops.shape import concatenate, reshape, reverse, slice_
+from fnx.ops.shape import concatenate, part_of, reshape, reverse, slice_
 from fnx.runtime.array import from_numpy
 
 MODES = {
@@ -90,7 +90,16 @@ def get(x: Array, index: Any) -> Array:
     Array([[3, 1],
            [6, 4]], dtype=int32)
     """
+    if index.__class__ is int and x.shape and -x.shape[0] <= index < x.shape[0]:
+        return _row(x, index % x.shape[0])
     return read_at(x, analyse(x, index))
+
+
+def _row(x: Array, place: int) -> Array:
+    """What the analysis of an index comes to that is one integer in range."""
+    shape = x.shape
+    part = x if shape[0] == 1 else part_of(x, 0, place, place + 1)
+    return reshape(part, shape=shape[1:])
 
 
 def read_at(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import (
     ArrayLike,
@@ -58,6 +59,7 @@ def _arrays(function: str, arrays: Arrays, dtype: DTypeLike = None) -> list[Arra
     return [typed(function, x, wanted, weak) for x in values]
 
 
+@becomes_native
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike = None) -> Array:
     """The arrays one after the other along an axis that they have.
 
@@ -78,6 +80,7 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike = None) -
     return _joined("concatenate", many, place)
 
 
+@becomes_native
 def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
     """The same as `concatenate`, under the name of the array API standard."""
     return concatenate(arrays, axis)
@@ -96,6 +99,7 @@ def _joined(function: str, arrays: Sequence[Array], axis: int) -> Array:
     return ops.concatenate(*arrays, axis=axis) if len(arrays) > 1 else first
 
 
+@becomes_native
 def stack(
     arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike = None
 ) -> Array:
@@ -115,6 +119,7 @@ def stack(
     return _joined("stack", [expand_dims(x, place) for x in many], place)
 
 
+@becomes_native
 def vstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays below each other; vectors are rows.
 
@@ -124,6 +129,7 @@ def vstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     return concatenate([atleast_2d(x) for x in _items("vstack", tup)], 0, dtype)
 
 
+@becomes_native
 def hstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays beside each other; vectors end to end."""
     many = [atleast_1d(x) for x in _items("hstack", tup)]
@@ -181,6 +187,7 @@ def _flat(item: Any) -> list[Any]:
 # ---------------------------------------------------------------- cutting
 
 
+@becomes_native
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """The parts of an array: so many equal ones, or those between given indices.
 
@@ -251,6 +258,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 # ---------------------------------------------------------------- repeating
 
 
+@becomes_native
 def tile(A: ArrayLike, reps: Any) -> Array:
     """The array repeated as a whole, `reps` times along each axis.
 

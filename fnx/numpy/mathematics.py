@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.operands import (
@@ -32,6 +33,7 @@ from fnx.ops.shape import full
 # ---------------------------------------------------------------- powers and products
 
 
+@becomes_native
 def absolute(x: ArrayLike, /) -> Array:
     """|x|, real also of complex numbers; the gradient at 0 is 0.
 
@@ -46,16 +48,19 @@ def absolute(x: ArrayLike, /) -> Array:
 abs = absolute
 
 
+@becomes_native
 def fabs(x: ArrayLike, /) -> Array:
     """|x| in floating point."""
     return absolute(_inexact("fabs", x))
 
 
+@becomes_native
 def positive(x: ArrayLike, /) -> Array:
     """+x: the array itself."""
     return as_array("positive", x)
 
 
+@becomes_native
 def square(x: ArrayLike, /) -> Array:
     """X * x.
 
@@ -66,12 +71,14 @@ def square(x: ArrayLike, /) -> Array:
     return array if dtypes.is_bool(array.dtype) else ops.square(array)
 
 
+@becomes_native
 def reciprocal(x: ArrayLike, /) -> Array:
     """1 / x in floating point."""
     array = _inexact("reciprocal", x)
     return ops.integer_pow(array, y=-1)
 
 
+@becomes_native
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 to the power x2; 0 to the power 0 is 1.
 
@@ -118,6 +125,7 @@ def _integer_power(x: Any, p: Any) -> Array:
     return result
 
 
+@becomes_native
 def float_power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 to the power x2 in floating point, also of integers."""
     return ops.pow(*operands("float_power", x1, x2, inexact=True))
@@ -132,6 +140,7 @@ def _inexact(function: str, x: ArrayLike) -> Array:
 # ---------------------------------------------------------------- division
 
 
+@becomes_native
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The quotient rounded towards minus infinity; of integers 0 where x2 is 0.
 
@@ -141,6 +150,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return divmod(x1, x2)[0]
 
 
+@becomes_native
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 - x2 * floor_divide(x1, x2), with the sign of x2; of integers 0 where x2 is 0.
 
@@ -155,6 +165,7 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 mod = remainder
 
 
+@becomes_native
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The remainder with the sign of x1.
 
@@ -233,6 +244,7 @@ def modf(x: ArrayLike, /) -> tuple[Array, Array]:
 # ---------------------------------------------------------------- exponentials
 
 
+@becomes_native
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log(exp(x1) + exp(x2)) without overflow.
 
@@ -275,6 +287,7 @@ def _two_arrays(function: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
     ]
 
 
+@becomes_native
 def sinc(x: ArrayLike, /) -> Array:
     """sin(πx) / (πx), and 1 at 0, where all derivatives are right to second order.
 
@@ -289,6 +302,7 @@ def sinc(x: ArrayLike, /) -> Array:
     return select(at_zero, series, ops.div(ops.sin(safe), safe))
 
 
+@becomes_native
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """sqrt(x1² + x2²) without overflow; the gradient at (0, 0) is 0.
 
@@ -315,6 +329,7 @@ def root(x: Array) -> Array:
 # ---------------------------------------------------------------- angles and signs
 
 
+@becomes_native
 def degrees(x: ArrayLike, /) -> Array:
     """Radians as degrees.
 
@@ -324,6 +339,7 @@ def degrees(x: ArrayLike, /) -> Array:
     return mul(_inexact("degrees", x), 180 / math.pi)
 
 
+@becomes_native
 def radians(x: ArrayLike, /) -> Array:
     """Degrees as radians."""
     return mul(_inexact("radians", x), math.pi / 180)
@@ -332,6 +348,7 @@ def radians(x: ArrayLike, /) -> Array:
 rad2deg, deg2rad = degrees, radians
 
 
+@becomes_native
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """|x1| with the sign of x2, the sign of zero included.
 
@@ -341,6 +358,7 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return ops.copysign(*operands("copysign", x1, x2, inexact=True))
 
 
+@becomes_native
 def signbit(x: ArrayLike, /) -> Array:
     """Whether the sign bit is set: also of -0.0.
 
@@ -391,12 +409,14 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 # ---------------------------------------------------------------- complex numbers
 
 
+@becomes_native
 def real(val: ArrayLike, /) -> Array:
     """The real part; a real array itself."""
     array = as_array("real", val)
     return parts.real(array) if dtypes.is_complex(array.dtype) else array
 
 
+@becomes_native
 def imag(val: ArrayLike, /) -> Array:
     """The imaginary part; zeros of a real array."""
     array = as_array("imag", val)
@@ -405,6 +425,7 @@ def imag(val: ArrayLike, /) -> Array:
     return full(array.shape, array.dtype, 0)
 
 
+@becomes_native
 def conjugate(x: ArrayLike, /) -> Array:
     """The complex conjugate; a real array itself.
 
@@ -432,6 +453,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 # ---------------------------------------------------------------- rounding and bits
 
 
+@becomes_native
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     """To so many decimals, halves to even; integers stay.
 
@@ -464,6 +486,7 @@ def fix(x: ArrayLike, out: None = None) -> Array:
     return ufuncs.trunc(x)
 
 
+@becomes_native
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 shifted x2 bits to the right; the sign of a signed integer fills in.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import member_becomes_native
 from fnx.core.array import Array, install
 from fnx.core.trace import Tracer
 from fnx.numpy import (
@@ -234,24 +235,36 @@ _PROPERTIES: dict[str, Callable[[Array], Any]] = {
     "at": At,
 }
 
-install(
+_MEMBERS: dict[str, Callable[..., Any]] = {
     **_operators(),
     **{name: _method(function) for name, function in _METHODS.items()},
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "flatten": _flatten,
+    "astype": _astype,
+    "__getitem__": _get,
+}
+# Operators that do with a Python number what they do with an array.
+_ANY_NUMBER = "add sub mul truediv and or xor lshift eq ne lt le gt ge".split()
+
+install(
+    **_MEMBERS,
     **{
         # The function's example calls it by its own name: only the summary fits here.
         name: property(function, doc=(function.__doc__ or "").partition("\n")[0])
         for name, function in _PROPERTIES.items()
     },
-    reshape=_reshape,
-    transpose=_transpose,
-    flatten=_flatten,
-    astype=_astype,
     copy=_copy,
     view=_view,
-    __getitem__=_get,
     __iter__=_iterate,
     __setitem__=_set,
     __contains__=_contains,
 )
+for _name, _function in _MEMBERS.items():
+    _bare = _name.strip("_")
+    _open = _bare in _ANY_NUMBER or _bare.removeprefix("r") in _ANY_NUMBER
+    member_becomes_native(_name, _function, numbers=_open)
+for _name in ("T", "mT", "real", "imag"):
+    member_becomes_native(_name, _PROPERTIES[_name], is_property=True)
 # Concrete arrays have their own.
 Tracer.block_until_ready = _block_until_ready  # type: ignore[attr-defined]

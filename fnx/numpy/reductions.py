@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where, truth
@@ -86,6 +87,7 @@ def _accumulated(
     return strong(x)
 
 
+@becomes_native
 def sum(
     a: ArrayLike,
     axis: Axis = None,
@@ -109,6 +111,7 @@ def sum(
     return total if initial is None else ufuncs.add(total, initial)
 
 
+@becomes_native
 def prod(
     a: ArrayLike,
     axis: Axis = None,
@@ -130,6 +133,7 @@ def prod(
     return total if initial is None else ufuncs.multiply(total, initial)
 
 
+@becomes_native
 def max(
     a: ArrayLike,
     axis: Axis = None,
@@ -147,6 +151,7 @@ def max(
     return _extremum("max", a, axis, keepdims, initial, where)
 
 
+@becomes_native
 def min(
     a: ArrayLike,
     axis: Axis = None,
@@ -204,6 +209,7 @@ def worst(dtype: np.dtype[Any], largest: bool) -> Any:
     return -math.inf if largest else math.inf
 
 
+@becomes_native
 def any(
     a: ArrayLike,
     axis: Axis = None,
@@ -223,6 +229,7 @@ def any(
     )
 
 
+@becomes_native
 def all(
     a: ArrayLike,
     axis: Axis = None,
@@ -243,6 +250,7 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Ar
     return sum(truth("count_nonzero", a), axis, keepdims=keepdims)
 
 
+@becomes_native
 def ptp(
     a: ArrayLike, axis: Axis = None, out: None = None, keepdims: bool = False
 ) -> Array:
@@ -254,6 +262,7 @@ def ptp(
 # ---------------------------------------------------------------- means and deviations
 
 
+@becomes_native
 def mean(
     a: ArrayLike,
     axis: Axis = None,
@@ -297,6 +306,7 @@ def _divided(total: Array, count: Any) -> Array:
     return div(total, float(count))
 
 
+@becomes_native
 def var(
     a: ArrayLike,
     axis: Axis = None,
@@ -339,6 +349,7 @@ def var(
     return cast(value, dtypes.real_dtype(result))
 
 
+@becomes_native
 def std(
     a: ArrayLike,
     axis: Axis = None,
@@ -410,6 +421,7 @@ def average(
 # ---------------------------------------------------------------- places
 
 
+@becomes_native
 def argmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:
@@ -422,6 +434,7 @@ def argmax(
     return _place("argmax", reduce.argmax, a, axis, keepdims)
 
 
+@becomes_native
 def argmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:
@@ -442,6 +455,7 @@ def _place(name: str, op: Any, a: ArrayLike, axis: Any, keepdims: bool | None) -
 # ---------------------------------------------------------------- cumulative
 
 
+@becomes_native
 def cumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -454,6 +468,7 @@ def cumsum(
     return _cumulative("cumsum", cumulative.cumsum, a, axis, dtype)
 
 
+@becomes_native
 def cumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import (
     ArrayLike,
@@ -31,6 +32,7 @@ from fnx.ops.shape import concatenate, part_of, permute, reverse
 Axes = int | Sequence[int]
 
 
+@becomes_native
 def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: Any = None) -> Array:
     """The same elements, in row-major order, with another shape; one size may be -1.
 
@@ -67,6 +69,7 @@ def _resolved(x: Array, shape: Any) -> Shape:
     return sizes
 
 
+@becomes_native
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """All elements in row-major order, along one axis.
 
@@ -76,6 +79,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     return reshape(a, (-1,) if as_array("ravel", a).size else (0,), order)
 
 
+@becomes_native
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The axes in the order `axes`; reversed where it is `None`.
 
@@ -94,11 +98,13 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     return x if order == tuple(range(x.ndim)) else permute(x, dims=order)
 
 
+@becomes_native
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """The same as `transpose`, under the name of the array API standard."""
     return transpose(a, axes)
 
 
+@becomes_native
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
 
@@ -113,6 +119,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     return swapaxes(array, -1, -2)
 
 
+@becomes_native
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -127,6 +134,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     return transpose(x, order)
 
 
+@becomes_native
 def moveaxis(a: ArrayLike, source: Axes, destination: Axes) -> Array:
     """Axes moved to other places; the rest keep their order.
 
@@ -155,6 +163,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     return moveaxis(x, place, start - 1 if place < start else start)
 
 
+@becomes_native
 def expand_dims(a: ArrayLike, axis: Axes) -> Array:
     """New axes of size 1 at the given places of the result.
 
@@ -169,6 +178,7 @@ def expand_dims(a: ArrayLike, axis: Axes) -> Array:
     return ops.reshape(x, shape=tuple(shape)) if new else x
 
 
+@becomes_native
 def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
     """The axes of size 1 removed: the given ones, or all.
 
@@ -189,6 +199,7 @@ def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
     return ops.reshape(x, shape=tuple(shape)) if gone else x
 
 
+@becomes_native
 def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     """The array repeated to a shape; axes of size 1 and missing leading axes repeat.
 
@@ -235,11 +246,13 @@ def broadcast_shapes(*shapes: Any) -> Shape:
         ) from None
 
 
+@becomes_native
 def atleast_1d(*arys: ArrayLike) -> Any:
     """The arrays with at least one axis; one array alone is returned as it is."""
     return _each(arys, "atleast_1d", lambda x: x if x.ndim else reshape(x, (1,)))
 
 
+@becomes_native
 def atleast_2d(*arys: ArrayLike) -> Any:
     """The arrays with at least two axes; a vector becomes a row.
 
@@ -272,6 +285,7 @@ def _cube(x: Array) -> Array:
 # ---------------------------------------------------------------- order along an axis
 
 
+@becomes_native
 def flip(m: ArrayLike, axis: Axes | None = None) -> Array:
     """The elements in opposite order along the given axes, or all of them.
 
@@ -312,6 +326,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
             return flip(swapaxes(x, first, second), second)
 
 
+@becomes_native
 def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     """The elements moved along axes; those pushed out come in at the other end.
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where
@@ -38,6 +39,7 @@ from fnx.ops.gather import points
 from fnx.ops.shape import full, iota, part_of
 
 
+@becomes_native
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -59,6 +61,7 @@ def sort(
     return flip(out, place) if descending else out
 
 
+@becomes_native
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx import dtypes
+from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike, as_array, cast, inexact_dtype, operands
 from fnx.ops import arithmetic, parts
@@ -35,14 +36,21 @@ _LEAVES = {
 _NONE: frozenset[Any] = frozenset()
 
 
-def _named(function: Any, name: str, summary: str, args: Any, result: Any) -> Any:
+def _named(
+    function: Any,
+    name: str,
+    summary: str,
+    args: Any,
+    result: Any,
+    decorate: Callable[[Any], Any] = becomes_native,
+) -> Any:
     """The function under its public name, with a docstring made of a table's row."""
     function.__name__ = function.__qualname__ = name
     shown = ", ".join(map(repr, args if isinstance(args, tuple) else (args,)))
     function.__doc__ = (
         f"{summary}\n\n    >>> {name}({shown}).item()\n    {result!r}\n    "
     )
-    return function
+    return decorate(function)
 
 
 def _unary(
@@ -96,7 +104,7 @@ def _binary(
             return on_bool(a, b)
         return op(a, b)
 
-    return _named(function, name, summary, args, result)
+    return _named(function, name, summary, args, result, becomes_native_with_numbers)
 
 
 def _predicate(

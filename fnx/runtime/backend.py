@@ -32,6 +32,24 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """Stands for a whole result: what a function gives for the memory of inputs.
+
+    `function` takes NumPy arrays, those behind the inputs of these numbers.
+    """
+
+    function: Callable[..., Any]
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """Stands for an object that is passed on: the array that is input `index`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallForm:
     """One way of calling a jitted function, for a call path in machine code.
 
@@ -50,20 +68,44 @@ class CallForm:
 
 
 @dataclass(frozen=True, slots=True)
-class CallSite:
+class Functions:
     """A class of functions whose calls can be made in machine code.
 
-    Its instances keep what `NativeCalls.linked` gives in `slot`; `slow` is the Python
-    way, for whatever no call path fits, and while `busy` has elements or `disabled` is
-    true. `array` is the class of arrays.
+    Its instances, of which `one` is one, keep what `NativeCalls.linked` gives in the
+    slot `_paths`; `slow` is the Python way, for whatever no call path fits, and while
+    `disabled` is true.
     """
 
     owner: Any
-    slot: str
+    one: Any
     slow: Callable[..., Any]
+    disabled: ContextVar[bool] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A method (or property) of arrays: a function that is given the array first."""
+
+    name: str
+    function: Any
+    is_property: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """All that can be called in machine code.
+
+    `jitted` and `eager` are classes of functions; `members` are of the second one, and
+    methods of the class `owner`. `array` is the class of arrays that paths take, and
+    while `busy` has elements every call is made in Python.
+    """
+
+    jitted: Functions
+    eager: Functions
+    owner: Any
+    members: Sequence[Member]
     array: Any
     busy: list[None]
-    disabled: ContextVar[bool]
 
 
 class CallPath(Protocol):
@@ -76,10 +118,27 @@ class CallPath(Protocol):
 
 
 class NativeCalls(Protocol):
-    """What turns call paths into the `__call__` of a class."""
+    """What turns call paths into calls."""
 
     def install(self) -> None:
-        """Makes calls of the class's instances native."""
+        """Makes the calls of functions and methods native."""
+        ...
+
+    def eager_path(
+        self,
+        form: CallForm,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        replay: Callable[..., Any],
+    ) -> CallPath | None:
+        """A path that does natively what `replay` does with NumPy arrays, bit for bit.
+
+        `None` where it would be something else than loops of NumPy and copies.
+        """
+        ...
+
+    def calling_path(self, form: CallForm, inputs: Sequence[Any]) -> CallPath | None:
+        """A path whose result is that of a Python function (`Called`)."""
         ...
 
     def linked(self, paths: Sequence[Any]) -> tuple[Any, ...]:
@@ -106,7 +165,7 @@ class NativeProgram(Protocol):
 class Backend(Protocol):
     """Turns plans into native code.
 
-    Every method but the last raises `ImportError` if the machine lacks the means.
+    Every method raises `ImportError` if the machine lacks the means.
     """
 
     def machine(self) -> str:
@@ -125,10 +184,6 @@ class Backend(Protocol):
         """What is printed for the machine: "llvm" or "asm"."""
         ...
 
-    def native_calls(self, site: CallSite) -> NativeCalls | None:
-        """What makes calls of a class's instances native, where that is possible."""
-        ...
-
 
 # The module of each backend; its `BACKEND` is the backend.
 _modules: dict[str, str] = {}
@@ -142,4 +197,11 @@ def offer(name: str, module: str) -> None:
 def backend(name: str = "cpu") -> Backend:
     """The backend of that name, loaded when it is first asked for."""
     found: Backend = importlib.import_module(_modules[name]).BACKEND
+    return found
+
+
+def native_calls(site: CallSite) -> NativeCalls | None:
+    """What makes calls native, where that is possible; it needs no compiler."""
+    entry = importlib.import_module(_modules["calls"])
+    found: NativeCalls | None = entry.native_calls(site)
     return found

@@ -75,9 +75,37 @@ def evaluate(
         values = primitive.reference(*arrays, **params)
     finally:
         _errors.reset(token)
+    if _asleep:
+        _doze()
     if primitive.multiple:
         return tuple([wrap(*pair) for pair in zip(values, out, strict=True)])
     return wrap(values, out)
+
+
+def ignore_errors() -> Any:
+    """From now on NumPy does not warn of inf and NaN."""
+    return _errors.set(_IGNORED)
+
+
+def restore_errors(token: Any) -> None:
+    """Ends what `ignore_errors` began, which gave `token`."""
+    _errors.reset(token)
+
+
+# Making eager calls native takes as long as this many of them take in Python, so that
+# is when it pays. `api.promote` puts in `awake` what is called then, once.
+_asleep = 5000
+
+
+def awake() -> None:
+    """Nothing to be done."""
+
+
+def _doze() -> None:
+    global _asleep
+    _asleep = max(_asleep - 1, 0)
+    if not _asleep:
+        awake()
 
 
 # The output types of what has been inferred outside of traces.

@@ -622,7 +622,7 @@ def test_after_a_fork():
 
 
 def test_without_native_calls_results_are_the_same(monkeypatch):
-    monkeypatch.setattr(native, "_makers", {Jitted: None})
+    monkeypatch.setattr(native, "_made", [None])
     f = fnx.jit(CASES["nested"][0])
     assert not is_native(f, *CASES["nested"][1])
     same(f(*CASES["nested"][1]), fnx.jit(CASES["nested"][0])(*CASES["nested"][1]))

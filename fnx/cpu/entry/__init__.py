@@ -1,17 +1,19 @@
-"""Native call paths: a jitted function's call without a line of Python.
+"""Native call paths: calls of functions and operators without a line of Python.
 
-`NativeCalls` gives a class of functions a `__call__` in machine code, which compares
-the arguments with the tables in a slot of the function, runs the plan of the table that
-fits, and calls the class's Python way where none does. Only this folder knows how
-CPython and NumPy lay out objects (`layout.py`); it is checked at start, and where a
-check fails there are no native calls. The code is in `walker.py`, the tables in
-`table.py`. This is the end of the walk.
+`NativeCalls` gives classes of functions a `__call__` in machine code, which compares
+the arguments with the tables in a slot of the function, runs what the table that fits
+says, and calls the class's Python way where none does; operators and methods of arrays
+likewise. What runs is a compiled plan (a jitted function), or NumPy's own loops (an
+eager operation, `loops.py`). Only this folder knows how CPython and NumPy lay out
+objects (`layout.py`); it is checked at start, and where a check fails there are no
+native calls. The code is in `walker.py`, the tables in `table.py`. This is the end of
+the walk.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +24,12 @@ from fnx.config import Config, config
 from fnx.cpu import jit
 from fnx.cpu.entry import layout
 from fnx.cpu.entry.layout import Unsupported
-from fnx.cpu.entry.table import ArenaCell, Table, make_table
-from fnx.cpu.entry.walker import NO_MATCH, Site, imports, walker_text
+from fnx.cpu.entry.loops import eager_loops
+from fnx.cpu.entry.steps import RUN, STEP_FUNCTIONS
+from fnx.cpu.entry.table import ArenaCell, Direct, Result, Table, make_table
+from fnx.cpu.entry.walker import NO_MATCH, Caller, Site, imports, walker_text
 from fnx.errors import InternalError
-from fnx.runtime.backend import CallForm, CallSite, Leaf
-from fnx.runtime.plan import Output, Plan
+from fnx.runtime.backend import CallForm, CallSite, Functions, Leaf, Member
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02  # METH_FASTCALL, METH_KEYWORDS
 
@@ -42,8 +45,11 @@ class _Method(ctypes.Structure):
     )
 
 
+_MethodAt = ctypes.POINTER(_Method)
+
+
 class NativeCalls:
-    """The native `__call__` of a class of functions.
+    """The native calls of two classes of functions, and of the methods of arrays.
 
     Raises `Unsupported` on an interpreter that it does not know, and `ImportError`
     without llvmlite.
@@ -53,22 +59,97 @@ class NativeCalls:
         layout.check()
         self.site = site
         text = walker_text(_addresses(site))
-        names = ["call", "enter", "nothing"]
+        names = ["jitted", "eager", "enter", "nothing", *STEP_FUNCTIONS]
         # Little of a call is spent here: code made in a hurry is fast enough.
         self.code = jit.load(jit.assemble(text, opt=0), names, imports())
+        self.steps = {name: self.code.address(name) for name in STEP_FUNCTIONS}
         self._test()
-        doc = (site.owner.__call__.__doc__ or "").encode()
-        self._definition = _Method(
-            b"__call__", self.code.address("call"), _FASTCALL | _KEYWORDS, doc
+        self._definitions: list[_Method] = []
+        self._methods = [
+            (functions.owner, "__call__", self._method(functions.owner, name))
+            for name, functions in (("jitted", site.jitted), ("eager", site.eager))
+        ]
+        for member in site.members:
+            self._methods.append((site.owner, member.name, self._member(member)))
+
+    def _method(self, owner: Any, symbol: str) -> Any:
+        """The code as `__call__` of a class."""
+        definition = self._definition("__call__", owner.__call__.__doc__, symbol)
+        new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, _MethodAt)(
+            layout.python_address("PyDescr_NewMethod")
         )
+        return new(owner, definition)
+
+    def _member(self, member: Member) -> Any:
+        """The code as a method or property: it is given the function, then the array.
+
+        The first is what a built-in function is bound to, the second what its wrapper
+        puts before the arguments when it is found in an array.
+        """
+        doc = member.function.__doc__
+        definition = self._definition(member.name, doc, "eager")
         new: Any = ctypes.PYFUNCTYPE(
-            ctypes.py_object, ctypes.py_object, ctypes.POINTER(_Method)
-        )(layout.python_address("PyDescr_NewMethod"))
-        self.method: Any = new(site.owner, ctypes.pointer(self._definition))
+            ctypes.py_object, _MethodAt, ctypes.py_object, ctypes.c_void_p
+        )(layout.python_address("PyCFunction_NewEx"))
+        found = new(definition, member.function, None)
+        if member.is_property:
+            return property(found, doc=doc)
+        wrap: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
+            layout.python_address("PyInstanceMethod_New")
+        )
+        return wrap(found)
+
+    def _definition(self, name: str, doc: str | None, symbol: str) -> Any:
+        address, flags = self.code.address(symbol), _FASTCALL | _KEYWORDS
+        made = _Method(name.encode(), address, flags, (doc or "").encode())
+        self._definitions.append(made)
+        return ctypes.pointer(made)
 
     def install(self) -> None:
-        """Makes the method the class's `__call__`."""
-        self.site.owner.__call__ = self.method
+        """Gives the classes their methods."""
+        for owner, name, method in self._methods:
+            setattr(owner, name, method)
+
+    def eager_path(
+        self,
+        form: CallForm,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        replay: Callable[..., Any],
+    ) -> Table | None:
+        """A table of the loops and copies that `replay` comes to, if that is all.
+
+        `replay(watcher, *arrays)` computes with NumPy arrays of the types `inputs`; it
+        passes what an operation gives through `watcher.settle`.
+        """
+        loops = eager_loops(self.steps, inputs, outputs, replay)
+        if loops is None:
+            return None
+        return self._table(form, loops.direct, loops.is_long, loops.data, loops)
+
+    def calling_path(self, form: CallForm, inputs: Sequence[Any]) -> Table | None:
+        """A table whose result is made by a Python function (`Called`)."""
+        return self._table(form, Direct(tuple(inputs)))
+
+    def _table(
+        self,
+        form: CallForm,
+        direct: Direct,
+        release: bool = False,
+        data: int = 0,
+        keep: Any = None,
+    ) -> Table | None:
+        run = self.steps[RUN] if data else self.code.address("nothing")
+        return make_table(
+            direct,
+            run,
+            ArenaCell(),
+            form,
+            release=release,
+            failed=print,  # steps do not fail
+            keep=(keep, self.code),
+            data=data,
+        )
 
     @staticmethod
     def linked(tables: Sequence[Table]) -> tuple[Any, ...]:
@@ -127,22 +208,22 @@ def _addresses(site: CallSite) -> Site:
     array = site.array(*values)
     layout.check_slot(array, data, values[0])
     layout.check_slot(array, type_, values[1])
-    function = site.owner.__new__(site.owner)
-    paths = layout.slot_offset(site.owner, site.slot)
-    empty: tuple[Any, ...] = ()
-    setattr(function, site.slot, empty)
-    layout.check_slot(function, paths, empty)
     return Site(
         array=id(site.array),
         array_data=data,
         array_type=type_,
-        paths=paths,
         busy=id(site.busy),
-        disabled=id(site.disabled),
         bits=id(dtypes.default_bits_variable),
         strong_zero=id(config) + option,
-        slow=id(site.slow),
+        callers=(_caller("jitted", site.jitted), _caller("eager", site.eager)),
     )
+
+
+def _caller(name: str, functions: Functions) -> Caller:
+    paths = layout.slot_offset(functions.owner, "_paths")
+    layout.check_slot(functions.one, paths, functions.one._paths)
+    disabled = None if functions.disabled is None else id(functions.disabled)
+    return Caller(name, paths, id(functions.slow), disabled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +236,8 @@ class _Type:
 
 def _test_table(run: int, kinds: dict[str, Any]) -> Table:
     whole, flat, number = kinds["whole"], kinds["flat"], kinds["number"]
-    outputs = tuple([Output("input", 0, None, t) for t in (whole, flat)])
-    plan = Plan((whole, number), outputs, (), (), 256)
+    outputs = tuple([Result("input", 0, t) for t in (whole, flat)])
+    plan = Direct((whole, number), outputs, (), 256)
     args = {"x": Leaf(0, "array")}, [None, Leaf(1, "float")]
     result = Leaf(0), {"flat": Leaf(1), "none": None}
     form = CallForm(args, (), result, (), 32, True)

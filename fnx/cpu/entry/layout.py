@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import sysconfig
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,9 @@ TYPE = 8
 # PyArrayObject_fields, part of NumPy's binary interface.
 DATA, NDIM, DIMS, DESCR, FLAGS = 16, 24, 32, 56, 64
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
+
+# PySliceObject: start, stop and step lie here one after the other.
+SLICE = 16
 
 # PyMemberDescrObject.d_member, and PyMemberDef.offset in what it points to.
 _MEMBER, _OFFSET = 40, 16
@@ -89,6 +93,9 @@ def check() -> None:
     values: tuple[Any, ...] = ({}, [], (), 1.5, np.float32, None)
     for value in values:
         _expect("an object's type", word(id(value) + TYPE), id(type(value)))
+    parts = slice(object(), "stop", 2.5)
+    found = [word(id(parts) + SLICE + TYPE * n) for n in range(3)]
+    _expect("a slice", found, [id(parts.start), id(parts.stop), id(parts.step)])
     _expect("NumPy's table", numpy_address("PyArray_Type"), id(np.ndarray))
     for shape, dtype in (((2, 3), np.float32), ((), np.int64), ((0, 5), np.bool_)):
         _check_array(np.empty(shape, dtype))
@@ -114,3 +121,30 @@ def _check_array(x: np.ndarray[Any, Any]) -> None:
 def _expect(what: str, found: object, wanted: object) -> None:
     if found != wanted:
         raise Unsupported(f"{what}: found {found}, expected {wanted}")
+
+
+# PyUFuncObject: how many operands, the loops and their data, how many loops there are.
+_NARGS, _LOOPS, _LOOP_DATA, _LOOP_COUNT = 24, 32, 40, 48
+
+
+def ufunc_loops(
+    ufunc: np.ufunc, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> tuple[int, int, list[np.dtype[Any]]]:
+    """The loop of a ufunc over arrays of these dtypes: function, data, all dtypes.
+
+    Inputs that are Python numbers take the dtype that the loop has for them. Raises
+    `Unsupported` where no loop takes and gives exactly these.
+    """
+    start = id(ufunc)
+    count = word(start + _LOOP_COUNT) & 0xFFFFFFFF
+    _expect("a ufunc's operands", word(start + _NARGS) & 0xFFFFFFFF, ufunc.nargs)
+    _expect("a ufunc's loops", count, ufunc.ntypes)
+    wanted = [getattr(x, "dtype", None) for x in (*inputs, *outputs)]
+    for number, types in enumerate(ufunc.types):
+        dtypes = [np.dtype(letter) for letter in types.replace("->", "")]
+        if all(w is None or w == d for w, d in zip(wanted, dtypes, strict=True)):
+            at = number * TYPE
+            function = word(word(start + _LOOPS) + at)
+            data = word(word(start + _LOOP_DATA) + at)
+            return function, data, dtypes
+    raise Unsupported(f"{ufunc} has no loop over {wanted}")

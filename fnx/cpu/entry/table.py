@@ -10,25 +10,46 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fnx.cpu.entry import layout
 from fnx.cpu.entry.walker import ROW_WORDS, Build, Check, Word
-from fnx.runtime.backend import CallForm, Leaf
-from fnx.runtime.plan import Plan
+from fnx.runtime.backend import Argument, Called, CallForm, Leaf
 
 # The row that stores a Python number of a class in an input of a dtype.
 _NUMBERS = {
     ("float", "float32"): Check.FLOAT32,
     ("float", "float64"): Check.FLOAT64,
-    ("int", "int32"): Check.INT32,
-    ("int", "int64"): Check.INT64,
+    ("int", "float32"): Check.INTEGER32,
+    ("int", "float64"): Check.INTEGER64,
     ("bool", "bool"): Check.BOOL,
 }
 # A frame lies on the stack, which must not overflow.
 _MOST_WORDS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An output of a `Direct`: memory of an input or of a buffer, from `offset` on."""
+
+    role: str  # "input", "output"
+    index: int
+    type: Any
+    offset: int = 0
+    literal: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """What a table must know of code that is no compiled plan; types as in a plan."""
+
+    inputs: tuple[Any, ...]
+    outputs: tuple[Result, ...] = ()
+    buffers: tuple[Any, ...] = ()
+    arena: int = 0
 
 
 class Table:
@@ -73,7 +94,7 @@ class _Inexpressible(Exception):
 
 
 def make_table(
-    plan: Plan,
+    plan: Any,
     run: int,
     cell: ArenaCell,
     form: CallForm,
@@ -81,8 +102,12 @@ def make_table(
     release: bool,
     failed: Callable[[int], None],
     keep: Any = None,
+    data: int = 0,
 ) -> Table | None:
-    """The table of one form of call; `keep` is what the code at `run` belongs to."""
+    """The table of one form of call of a `Plan` or a `Direct`.
+
+    `keep` is what the code at `run` belongs to, `data` its second argument.
+    """
     builder = _Builder(plan, form)
     try:
         builder.arguments()
@@ -98,12 +123,13 @@ def make_table(
             Word.RUN: run,
             Word.RELEASE: int(release),
             Word.FAILED: id(failed),
+            Word.DATA: data,
         }
     )
 
 
 class _Builder:
-    def __init__(self, plan: Plan, form: CallForm) -> None:
+    def __init__(self, plan: Any, form: CallForm) -> None:
         self.plan = plan
         self.form = form
         self.kept: list[Any] = [form]
@@ -114,6 +140,7 @@ class _Builder:
         self.held = self.pointers + arrays + 1
         self.size = self.held + arrays
         self.without_array: set[int] = set()  # inputs that no array of ours holds
+        self.places: dict[int, int] = {}  # where the arguments of inputs lie
 
     # -- arguments
 
@@ -141,6 +168,15 @@ class _Builder:
             self.row("check", operation, place, len(value), first, self.object(kind))
             for number, item in enumerate(value):
                 self.argument(first + number, item)
+        elif kind is slice:
+            first = self.take(3)
+            self.row("check", Check.SLICE, place, 0, first)
+            for number, item in enumerate((value.start, value.stop, value.step)):
+                self.argument(first + number, item)
+        elif kind is int and -(2**63) <= value < 2**63:
+            scratch = self.take(2)
+            row = place, scratch, scratch + 1, value, value
+            self.row("check", Check.INTEGER, *row)
         else:  # None, or the value of a static argument
             self.row("check", Check.SAME, place, self.object(value))
 
@@ -153,6 +189,7 @@ class _Builder:
     def leaf(self, place: int, leaf: Leaf) -> None:
         """The row for an array or a number."""
         type_ = self.plan.inputs[leaf.index]
+        self.places[leaf.index] = place
         pointer, held = self.pointers + leaf.index, self.held + leaf.index
         if leaf.kind == "array":
             self.row("check", Check.ARRAY, place, self.object(type_), pointer, held)
@@ -163,10 +200,15 @@ class _Builder:
             dtype = self.object(type_.dtype)
             self.row("check", Check.NUMPY, place, dtype, pointer, held, sizes)
             return
+        is_integer = type_.dtype.kind in "iu"
+        bounds = np.iinfo(type_.dtype if is_integer else np.int32)
         number = _NUMBERS.get((leaf.kind, type_.dtype.name))
+        if leaf.kind == "int" and is_integer:
+            number = Check.INTEGER
         if number is None:
             raise _Inexpressible
-        self.row("check", number, place, self.take(1), pointer)
+        low, high = int(bounds.min), min(int(bounds.max), np.iinfo(np.int64).max)
+        self.row("check", number, place, self.take(1), pointer, low, high)
 
     # -- outputs
 
@@ -187,6 +229,13 @@ class _Builder:
         kind = type(value)
         if kind is Leaf:
             self.output(self.plan.outputs[value.index])
+        elif kind is Argument:
+            self.row("build", Build.ARGUMENT, self.places[value.index])
+        elif kind is Called:
+            for index in value.inputs:
+                self.row("build", Build.DATA, self.held + index)
+            called = self.object(value.function)
+            self.row("build", Build.CALL, len(value.inputs), called)
         elif value is None:
             self.row("build", Build.OBJECT, 0, id(None))
         elif kind is dict:
@@ -197,7 +246,7 @@ class _Builder:
         elif kind is tuple:
             self.pieces(Build.TUPLE, value)
         elif _is_tuple(kind):
-            self.pieces(Build.NAMEDTUPLE, value, self.object(kind))
+            self.pieces(Build.CALL, value, self.object(kind))
         else:
             raise _Inexpressible
 
@@ -220,10 +269,15 @@ class _Builder:
             raise _Inexpressible
         group = self.plan.inputs if is_input else self.plan.buffers
         place = self.held + output.index + (0 if is_input else len(self.plan.inputs))
-        if group[output.index].shape == output.type.shape:
+        whole = group[output.index]
+        offset = output.offset if type(output) is Result else 0
+        dtype, shape = output.type.dtype, output.type.shape
+        if whole.shape == shape and whole.dtype is dtype and not offset:
             self.row("build", Build.ARRAY, place, type_)
         else:
-            self.row("build", Build.VIEW, place, type_, *self.layout(output.type))
+            sizes = self.words([offset, *shape])
+            view = self.object(dtype), len(shape), sizes
+            self.row("build", Build.VIEW, place, type_, *view)
 
     # -- pieces
 

@@ -1,10 +1,11 @@
 """The call path as machine code: one function that serves every signature.
 
-Gives the LLVM text of a method with CPython's METH_FASTCALL calling convention. It
-reads tables (made by `table.py`, one for each signature): rows that check the arguments
-and find the memory behind them, rows that make output arrays, and rows that build the
-result. Tables instead of code for each signature, so that a signature with hundreds of
-leaves costs no compile. What the rows mean is said where they are printed below.
+Gives the LLVM text of methods with CPython's METH_FASTCALL calling convention, one for
+each class of functions. They read tables (made by `table.py`, one for each signature):
+rows that check the arguments and find the memory behind them, rows that make output
+arrays, and rows that build the result. Tables instead of code for each signature, so
+that a signature with hundreds of leaves costs no compile. What the rows mean is said
+where they are printed below.
 
 A call owns a *frame* of words on the stack: values, pointers for the plan, the arrays
 that it holds references to, scalars, and a stack from which the result is built.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fnx.cpu.entry import layout
+from fnx.cpu.entry.steps import STEPS
 
 # A row of a table: an operation and its operands.
 ROW_WORDS = 6
@@ -49,6 +51,7 @@ class Word(IntEnum):
     RELEASE = 18  # whether other Python threads may run meanwhile
     FAILED = 19  # called with the address of the pointers if the plan fails
     HITS = 20  # counts the calls
+    DATA = 21  # the second argument of the plan's function
 
 
 class Check(IntEnum):
@@ -64,9 +67,11 @@ class Check(IntEnum):
     TUPLE = 7
     FLOAT32 = 8
     FLOAT64 = 9
-    INT32 = 10
-    INT64 = 11
-    BOOL = 12
+    INTEGER = 10
+    BOOL = 11
+    INTEGER32 = 12
+    INTEGER64 = 13
+    SLICE = 14
 
 
 class Build(IntEnum):
@@ -79,7 +84,19 @@ class Build(IntEnum):
     DICT = 4
     LIST = 5
     TUPLE = 6
-    NAMEDTUPLE = 7
+    CALL = 7
+    DATA = 8
+    ARGUMENT = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A class of functions, by addresses."""
+
+    name: str  # of its method in the module
+    paths: int  # the slot of a function that holds its tables
+    slow: int  # the Python function behind
+    disabled: int | None  # a context variable that is False while calls may be native
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +106,17 @@ class Site:
     array: int  # the class of arrays and its slots
     array_data: int
     array_type: int
-    paths: int  # the slot of a jitted function that holds its tables
     busy: int  # a list that is empty while native calls are allowed
-    disabled: int  # a context variable that is False while they are
     bits: int  # the context variable of the default width of dtypes
     strong_zero: int  # the address of the option's slot in `config`
-    slow: int  # the Python function behind
+    callers: tuple[Caller, ...]
 
 
 def walker_text(site: Site) -> str:
-    """The module that defines `call`, the method of jitted functions."""
-    arguments = _call(site), _enter(), _NAMES_MATCH, _check(site), _NUMBERS
-    running = _outputs(), _RUN, _LET_GO, _NOTHING
+    """The module that defines the methods."""
+    calls = [_call(site, caller) for caller in site.callers]
+    arguments = *calls, _CALLS, _enter(), _NAMES_MATCH, _check(site), _NUMBERS
+    running = _outputs(), _RUN, STEPS, _LET_GO, _NOTHING
     results = _build(), _wrap(site), _CONTAINERS
     declared = [f"declare {line}" for line in _DECLARED.values()]
     return "\n".join((*arguments, *running, *results, *declared)) + "\n"
@@ -198,23 +214,26 @@ def _put(name: str, letter: str, value: str, type_: str = "ptr") -> str:
 # ---------------------------------------------------------------- the method
 
 
-def _call(site: Site) -> str:
-    """The method: every table of the function in turn, then the way through Python.
+def _call(site: Site, caller: Caller) -> str:
+    """A method: every table of the function in turn, then the way through Python.
 
     The tuple in the function's slot is held meanwhile: it keeps tables and code alive.
     """
+    enabled = "br label %ready"
+    if caller.disabled is not None:
+        enabled = f"""%disabled = call ptr @variable(ptr {_address(caller.disabled)})
+  %usual = icmp eq ptr %disabled, {_address(id(False))}
+  br i1 %usual, label %ready, label %slow"""
     return f"""
-define ptr @call(ptr %self, ptr %args, i64 %count, ptr %names) {{
+define ptr @{caller.name}(ptr %self, ptr %args, i64 %count, ptr %names) {{
 entry:
   %busy = call i64 @PyList_Size(ptr {_address(site.busy)})
   %idle = icmp eq i64 %busy, 0
   br i1 %idle, label %enabled, label %slow
 enabled:
-  %disabled = call ptr @variable(ptr {_address(site.disabled)})
-  %usual = icmp eq ptr %disabled, {_address(id(False))}
-  br i1 %usual, label %ready, label %slow
+  {enabled}
 ready:
-  {_at("%paths", "%self", site.paths)}
+  {_at("%paths", "%self", caller.paths)}
   %none = icmp eq ptr %paths, null
   br i1 %none, label %slow, label %some
 some:
@@ -264,12 +283,15 @@ slow:
   call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %nbytes, i1 false)
   %given = add i64 %count, 1
   %answer = call ptr @PyObject_Vectorcall(
-    ptr {_address(site.slow)}, ptr %all, i64 %given, ptr %names)
+    ptr {_address(caller.slow)}, ptr %all, i64 %given, ptr %names)
   ret ptr %answer
 }}
+"""
 
+
+_CALLS = """
 ; The length of a tuple, or 0 where there is none.
-define internal i64 @length(ptr %tuple) {{
+define internal i64 @length(ptr %tuple) {
   %none = icmp eq ptr %tuple, null
   br i1 %none, label %absent, label %present
 absent:
@@ -277,10 +299,10 @@ absent:
 present:
   %size = call i64 @PyTuple_Size(ptr %tuple)
   ret i64 %size
-}}
+}
 
 ; The value of a context variable, for comparison with objects that live for ever.
-define internal ptr @variable(ptr %variable) {{
+define internal ptr @variable(ptr %variable) {
   %place = alloca ptr
   store ptr null, ptr %place
   %status = call i32 @PyContextVar_Get(ptr %variable, ptr null, ptr %place)
@@ -293,7 +315,7 @@ absent:
 present:
   call void @Py_DecRef(ptr %value)
   ret ptr %value
-}}
+}
 """
 
 
@@ -481,6 +503,18 @@ numpy.axis:
 numpy.hold:
   br label %hold
 
+slice:  ; frame a is a slice; its start, stop and step go to the frame from c on
+  {_at("%slice.class", "%x", layout.TYPE)}
+  %is.slice = icmp eq ptr %slice.class, {_address(id(slice))}
+  br i1 %is.slice, label %slice.parts, label %differs
+slice.parts:
+  {_field("%slice.n", "c")}
+  {_frame("%slice.first", "%slice.n")}
+  %slice.from = getelementptr i8, ptr %x, i64 {layout.SLICE}
+  call void @llvm.memcpy.p0.p0.i64(
+    ptr %slice.first.at, ptr %slice.from, i64 {3 * 8}, i1 false)
+  br label %holds
+
 dict:  ; frame a is a dict with b entries
   {_at("%dict.class", "%x", layout.TYPE)}
   %is.dict = icmp eq ptr %dict.class, {_address(id(dict))}
@@ -552,30 +586,40 @@ float32:
   br label %number
 float64:
   br label %number
-int32:
+integer:
   br label %number
-int64:
+integer32:
+  br label %number
+integer64:
   br label %number
 bool:
   br label %number
-number:  ; frame a is a Python number that fits; it is stored in frame b, frame c
+number:  ; frame a is a Python number that fits, an integer one if it is in [d, e]; it
+         ; is stored in frame b, and frame c is the address of that
   {_field("%scratch.n", "b")}
   {_frame("%scratch", "%scratch.n")}
   {_put("%number", "c", "%scratch.at")}
-  %is.number = call i1 @store_number(i64 %op, ptr %x, ptr %scratch.at)
+  {_field("%low", "d")}
+  {_field("%high", "e")}
+  %is.number = call i1 @store_number(
+    i64 %op, ptr %x, ptr %scratch.at, i64 %low, i64 %high)
   br i1 %is.number, label %holds, label %differs
 }}
 """
 
 
 _NUMBERS = f"""
-; Stores a Python number; false where it is of another class or does not fit.
-define internal i1 @store_number(i64 %op, ptr %x, ptr %target) {{
+; Stores a Python number; false where it is of another class or does not fit. Eight
+; bytes of an integer are stored: the first ones are those of the narrower dtypes.
+define internal i1 @store_number(
+  i64 %op, ptr %x, ptr %target, i64 %low, i64 %high) {{
 entry:
   %overflow.at = alloca i32
   {_at("%class", "%x", layout.TYPE)}
   switch i64 %op, label %real [
-    i64 {Check.INT32.value}, label %integer i64 {Check.INT64.value}, label %integer
+    i64 {Check.INTEGER.value}, label %integer
+    i64 {Check.INTEGER32.value}, label %integer
+    i64 {Check.INTEGER64.value}, label %integer
     i64 {Check.BOOL.value}, label %truth ]
 differs:
   ret i1 false
@@ -609,19 +653,27 @@ integer.value:
   %int64 = call i64 @PyLong_AsLongLongAndOverflow(ptr %x, ptr %overflow.at)
   %overflow = load i32, ptr %overflow.at
   %exact = icmp eq i32 %overflow, 0
-  br i1 %exact, label %integer.width, label %differs
-integer.width:
-  %long = icmp eq i64 %op, {Check.INT64.value}
-  br i1 %long, label %integer.long, label %integer.short
-integer.long:
+  br i1 %exact, label %integer.bounds, label %differs
+integer.bounds:
+  %not.low = icmp sge i64 %int64, %low
+  %not.high = icmp sle i64 %int64, %high
+  %inside = and i1 %not.low, %not.high
+  br i1 %inside, label %integer.target, label %differs
+integer.target:
+  switch i64 %op, label %integer.plain [
+    i64 {Check.INTEGER32.value}, label %integer.narrow
+    i64 {Check.INTEGER64.value}, label %integer.wide ]
+integer.plain:
   store i64 %int64, ptr %target
   br label %fits
-integer.short:
-  %int32 = trunc i64 %int64 to i32
-  store i32 %int32, ptr %target
-  %back = sext i32 %int32 to i64
-  %kept = icmp eq i64 %back, %int64
-  br i1 %kept, label %fits, label %differs
+integer.narrow:  ; a float of an integer beside 32-bit floats
+  %rounded = sitofp i64 %int64 to float
+  store float %rounded, ptr %target
+  br label %fits
+integer.wide:
+  %exact64 = sitofp i64 %int64 to double
+  store double %exact64, ptr %target
+  br label %fits
 
 truth:
   %is.truth = icmp eq ptr %class, {_address(id(bool))}
@@ -698,6 +750,7 @@ entry:
   {_head("%pointers.n", Word.POINTERS)}
   {_frame("%pointers", "%pointers.n")}
   {_head("%plan", Word.RUN, "ptr")}
+  {_head("%data", Word.DATA, "ptr")}
   {_head("%size", Word.ARENA)}
   {_head("%cell", Word.ARENA_CELL, "ptr")}
   %without = icmp eq i64 %size, 0
@@ -730,11 +783,11 @@ ready:
   %short = icmp eq i64 %release, 0
   br i1 %short, label %keep, label %leave
 keep:
-  %status.kept = call i32 %plan(ptr %pointers.at)
+  %status.kept = call i32 %plan(ptr %pointers.at, ptr %data)
   br label %ran
 leave:
   %thread = call ptr @PyEval_SaveThread()
-  %status.left = call i32 %plan(ptr %pointers.at)
+  %status.left = call i32 %plan(ptr %pointers.at, ptr %data)
   call void @PyEval_RestoreThread(ptr %thread)
   br label %ran
 ran:
@@ -786,7 +839,7 @@ all:
 
 _NOTHING = """
 ; A plan that does nothing, for the test at start.
-define i32 @nothing(ptr %pointers) {
+define i32 @nothing(ptr %pointers, ptr %data) {
   ret i32 0
 }
 """
@@ -825,10 +878,11 @@ unknown:
 push:
   %value = phi ptr [ %array.value, %array ], [ %constant.value, %constant ],
     [ %view.value, %view ], [ %b, %object ], [ %dict.value, %dict ],
-    [ %list.value, %list ], [ %tuple.value, %tuple ], [ %named.value, %namedtuple ]
+    [ %list.value, %list ], [ %tuple.value, %tuple ], [ %called.value, %call ],
+    [ %data.value, %data ], [ %argument.value, %argument ]
   %place = phi ptr [ %top, %array ], [ %top, %constant ], [ %top, %view ],
     [ %top, %object ], [ %operands, %dict ], [ %operands, %list ],
-    [ %operands, %tuple ], [ %operands, %namedtuple ]
+    [ %operands, %tuple ], [ %operands, %call ], [ %top, %data ], [ %top, %argument ]
   %none = icmp eq ptr %value, null
   br i1 %none, label %failed, label %pushed
 pushed:
@@ -856,12 +910,24 @@ constant:  ; an array of type b around the NumPy array c
   %constant.value = call ptr @wrap(ptr %fixed, ptr %b)
   br label %push
 
-view:  ; an array of type b on the memory of frame a; c dtype, d rank, e sizes
+data:  ; the NumPy array in frame a itself
+  {_frame("%data.value", "%a", "ptr")}
+  call void @Py_IncRef(ptr %data.value)
+  br label %push
+
+argument:  ; the object in frame a
+  {_frame("%argument.value", "%a", "ptr")}
+  call void @Py_IncRef(ptr %argument.value)
+  br label %push
+
+view:  ; an array of type b on the memory of frame a; c dtype, d rank, e points to how
+       ; many bytes into it, and the sizes
   {_frame("%base", "%a", "ptr")}
   {_field("%dtype", "c", "ptr")}
   {_field("%rank", "d")}
-  {_field("%sizes", "e", "ptr")}
-  %view.value = call ptr @view(ptr %base, ptr %b, ptr %dtype, i64 %rank, ptr %sizes)
+  {_field("%place.sizes", "e", "ptr")}
+  %view.value = call ptr @view(
+    ptr %base, ptr %b, ptr %dtype, i64 %rank, ptr %place.sizes)
   br label %push
 
 object:  ; the object b
@@ -880,8 +946,8 @@ tuple:  ; a tuple of the topmost a values
   %tuple.value = call ptr @new_tuple(ptr %operands, i64 %a)
   br label %push
 
-namedtuple:  ; the class b called with the topmost a values
-  %named.value = call ptr @PyObject_Vectorcall(
+call:  ; b called with the topmost a values
+  %called.value = call ptr @PyObject_Vectorcall(
     ptr %b, ptr %operands, i64 %a, ptr null)
   call void @drop(ptr %operands, i64 %a)
   br label %push
@@ -914,9 +980,12 @@ failed:
 
 ; An array of another shape on the memory of a NumPy array.
 define internal ptr @view(
-  ptr %base, ptr %type, ptr %dtype, i64 %rank, ptr %sizes) {{
+  ptr %base, ptr %type, ptr %dtype, i64 %rank, ptr %place) {{
 entry:
-  {_at("%memory", "%base", layout.DATA)}
+  {_at("%start", "%base", layout.DATA)}
+  %offset = load i64, ptr %place
+  %memory = getelementptr i8, ptr %start, i64 %offset
+  %sizes = getelementptr i64, ptr %place, i64 1
   %array = call ptr @new_array(ptr %dtype, i64 %rank, ptr %sizes, ptr %memory)
   %none = icmp eq ptr %array, null
   br i1 %none, label %failed, label %made
