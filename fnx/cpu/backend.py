@@ -22,6 +22,7 @@ from fnx.config import config
 from fnx.cpu import jit
 from fnx.cpu.driver import HOST, print_plan
 from fnx.cpu.emit import RUN
+from fnx.cpu.entry import memory
 from fnx.cpu.entry.table import ArenaCell, Table, make_table
 from fnx.cpu.library import (
     BLAS_BEGIN,
@@ -117,7 +118,7 @@ class _NativePlan:
 
     def __call__(self, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
         """The output buffers for these inputs."""
-        outputs = [np.empty(t.shape, t.dtype) for t in self.plan.buffers]
+        outputs = [memory.empty(t.shape, t.dtype) for t in self.plan.buffers]
         arena = self._arena()
         everything = [*inputs, *outputs, arena]
         pointers = (ctypes.c_void_p * len(everything))(

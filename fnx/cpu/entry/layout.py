@@ -31,7 +31,12 @@ SLICE = 16
 _MEMBER, _OFFSET = 40, 16
 
 # Rows of NumPy's table of C functions and types.
-_NUMPY = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}
+_NUMPY = {
+    "PyArray_Type": 2,
+    "PyArray_NewFromDescr": 94,
+    "PyArray_SetBaseObject": 282,
+    "PyDataMem_SetHandler": 304,
+}
 
 
 class Unsupported(Exception):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.cpu.entry import layout
+from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.walker import ROW_WORDS, Build, Check, Word
 from fnx.runtime.backend import Argument, Called, CallForm, Leaf
 
@@ -218,7 +218,10 @@ class _Builder:
         for number, type_ in enumerate(self.plan.buffers, first):
             dtype, rank, sizes = self.layout(type_)
             places = self.pointers + number, self.held + number
-            self.row("make", dtype, rank, sizes, *places)
+            large = memory.is_large(type_.shape, type_.dtype)
+            handler = memory.handler() if large else None
+            address = 0 if handler is None else self.object(handler)
+            self.row("make", dtype, rank, sizes, *places, address)
 
     def results(self) -> None:
         """Rows that build the result."""

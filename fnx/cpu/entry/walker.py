@@ -124,8 +124,9 @@ def walker_text(site: Site) -> str:
 
 def imports() -> Mapping[str, int]:
     """The addresses of the functions that the module calls."""
-    python = [name for name in _DECLARED if not name.startswith(("PyArray", "llvm"))]
-    numpy = [name for name in _DECLARED if name.startswith("PyArray")]
+    numpy = [name for name in _DECLARED if name.startswith(("PyArray", "PyDataMem"))]
+    others = (name for name in _DECLARED if not name.startswith("llvm"))
+    python = [name for name in others if name not in numpy]
     return {name: layout.python_address(name) for name in python} | {
         name: layout.numpy_address(name) for name in numpy
     }
@@ -140,6 +141,7 @@ _DECLARED = {
     "PyArray_SetBaseObject": "i32 @PyArray_SetBaseObject(ptr, ptr)",
     "PyBytes_AsString": "ptr @PyBytes_AsString(ptr)",
     "PyContextVar_Get": "i32 @PyContextVar_Get(ptr, ptr, ptr)",
+    "PyDataMem_SetHandler": "ptr @PyDataMem_SetHandler(ptr)",
     "PyDict_GetItemWithError": "ptr @PyDict_GetItemWithError(ptr, ptr)",
     "PyDict_New": "ptr @PyDict_New()",
     "PyDict_SetItem": "i32 @PyDict_SetItem(ptr, ptr, ptr)",
@@ -694,7 +696,7 @@ def _outputs() -> str:
     """Makes the output arrays, which nobody may write to but the plan.
 
     A row has the dtype in place of its operation, then a: rank, b: sizes, c: frame for
-    the memory, d: frame for the array.
+    the memory, d: frame for the array, e: where memory comes from, or 0.
     """
     return f"""
 define internal i1 @make_outputs(ptr %table, ptr %frame) {{
@@ -710,7 +712,24 @@ one:
   {_field("%dtype", "@", "ptr")}
   {_field("%rank", "a")}
   {_field("%sizes", "b", "ptr")}
-  %array = call ptr @new_array(ptr %dtype, i64 %rank, ptr %sizes, ptr null)
+  {_field("%handler", "e", "ptr")}
+  %usual = icmp eq ptr %handler, null
+  br i1 %usual, label %small, label %large
+small:
+  %small.array = call ptr @new_array(ptr %dtype, i64 %rank, ptr %sizes, ptr null)
+  br label %look
+large:
+  %before = call ptr @PyDataMem_SetHandler(ptr %handler)
+  %refused = icmp eq ptr %before, null
+  br i1 %refused, label %failed, label %allocate
+allocate:
+  %large.array = call ptr @new_array(ptr %dtype, i64 %rank, ptr %sizes, ptr null)
+  %ours = call ptr @PyDataMem_SetHandler(ptr %before)
+  call void @Py_DecRef(ptr %before)
+  call void @Py_DecRef(ptr %ours)
+  br label %look
+look:
+  %array = phi ptr [ %small.array, %small ], [ %large.array, %allocate ]
   %none = icmp eq ptr %array, null
   br i1 %none, label %failed, label %made
 made:

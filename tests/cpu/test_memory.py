@@ -1,0 +1,122 @@
+"""The allocator of large arrays: blocks come back, and are not kept without end."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx.cpu.entry import memory
+from fnx.cpu.entry.memory import LARGE, empty, stats
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such allocator")
+F32 = np.dtype("float32")
+
+
+def handler(x) -> str:
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return np._core.multiarray.get_handler_name(x)
+
+
+@pytest.fixture(autouse=True)
+def _collected():
+    gc.collect()
+
+
+@pytest.mark.parametrize("nbytes", [LARGE, LARGE + 1, 3 * LARGE - 4, 9_999_999])
+def test_memory_is_aligned_and_writable(nbytes):
+    before = stats()
+    x = empty((nbytes,), np.dtype("uint8"))
+    assert handler(x) == "fnx"
+    assert x.ctypes.data % 64 == 0
+    x[:] = 7
+    assert x[0] == x[-1] == 7
+    assert nbytes <= stats().used - before.used <= nbytes * 9 // 8 + 4096
+    del x
+    assert stats().used == before.used
+
+
+def test_small_arrays_have_numpys_memory():
+    assert handler(empty((LARGE // 4 - 1,), F32)) == "default_allocator"
+    assert handler(np.empty(LARGE)) == "default_allocator"  # not what users make
+
+
+def test_blocks_are_used_again():
+    x = empty((LARGE,), F32)
+    address = x.ctypes.data
+    del x
+    kept = stats().kept
+    assert kept >= 4 * LARGE
+    y = empty((LARGE + 100,), F32)  # of the same eighth
+    assert y.ctypes.data == address
+    assert stats().kept < kept
+
+
+def test_what_is_kept_is_bounded():
+    sizes = [LARGE * n // 4 for n in range(4, 40)]
+    for size in sizes:
+        empty((size,), F32)
+    assert stats().kept <= max(stats().used, 2**26)
+
+
+def test_numpy_may_resize():
+    x = empty((LARGE // 4,), F32)
+    x[:] = np.arange(x.size)
+    x.resize(LARGE, refcheck=False)
+    assert (x[: LARGE // 4] == np.arange(LARGE // 4)).all()
+    assert (x[LARGE // 4 :] == 0).all()
+    x.resize(10, refcheck=False)
+    assert (x == np.arange(10)).all()
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_calls_leave_nothing_behind(native):
+    n = LARGE // 4 + 10
+
+    @fnx.jit
+    def f(x, y):
+        return x * y + 1, {"sum": x + y}
+
+    x, y = fnp.arange(n, dtype="float32"), fnp.ones(n)
+    for _ in range(4 if native else 1):
+        f(x, y)
+    assert bool(f._paths) == native
+    gc.collect()
+    before = stats()
+    for _ in range(10_000 if native else 100):
+        if native:
+            out, rest = f(x, y)
+        else:
+            f._paths = ()
+            out, rest = f(x, y)
+    np.testing.assert_array_equal(out, np.arange(n, dtype="f4") + 1)
+    assert handler(out._numpy()) == handler(rest["sum"]._numpy()) == "fnx"
+    del out, rest
+    gc.collect()
+    after = stats()
+    assert after.used == before.used
+    assert after.kept <= max(2**26, after.used)
+
+
+def test_outputs_may_outlive_what_made_them():
+    f = fnx.jit(lambda x: x + 1)
+    x = fnp.zeros(LARGE)
+    views = []
+    for _ in range(4):
+        views.append(np.asarray(f(x))[::1000])
+    del f, x
+    fnx.clear_caches()
+    gc.collect()
+    assert all((view == 1).all() for view in views)
+
+
+def test_the_handler_is_only_for_outputs():
+    x = fnp.ones(LARGE)
+    fnx.jit(lambda x: x * 2)(x)
+    assert handler(np.empty(LARGE)) == "default_allocator"
+    assert memory.handler() is memory.handler()
