@@ -36,8 +36,9 @@ from fnx.ops.shape import permute
 
 DType = np.dtype[Any]
 
-# Up to so many multiply-adds a fold in a kernel is no slower than a call of BLAS.
-FOLDED_WORK = 1024
+# Up to so many multiply-adds, in all or for each matrix of a stack, a fold in a kernel is
+# no slower than calls of BLAS.
+FOLDED_WORK, FOLDED_ITEM = 1024, 4096
 
 _BLAS = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 _PRECISIONS = (None, "default", "high", "highest")
@@ -226,7 +227,8 @@ class _DotGeneral(Primitive):
             return True
         roles = sides(x.ndim, y.ndim, params["contract"], params["batch"])
         layout = matmul_layout(x.shape, y.shape, *roles)
-        return layout.k <= 1 or layout.work <= FOLDED_WORK
+        item = layout.work // max(layout.batch, 1)
+        return layout.k <= 1 or layout.work <= FOLDED_WORK or item <= FOLDED_ITEM
 
     def absorb(
         self,

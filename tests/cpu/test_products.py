@@ -88,3 +88,37 @@ def test_pieces_in_any_order(monkeypatch, rng):
     x, y = (rng.standard_normal((700, 600), dtype=np.float32) for _ in range(2))
     found = fnx.jit(lambda x, y: fnp.tanh(x @ y.T) + 1)(x, y)
     np.testing.assert_allclose(found, np.tanh(x @ y.T) + 1, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "bool"])
+@pytest.mark.parametrize(
+    "sizes", [(1, 1, 1), (2, 2, 2), (3, 5, 7), (8, 8, 8), (4, 1, 9)]
+)
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+def test_stacks_of_small_products_are_kernels(batch, sizes, dtype, rng):
+    m, n, k = sizes
+    x = fnp.array(rng.integers(-3, 4, (batch, m, k))).astype(dtype)
+    y = fnp.array(rng.integers(-3, 4, (batch, k, n))).astype(dtype)
+    f = fnx.jit(lambda x, y: x @ y)
+    text = f.lower(x, y).as_text("plan")
+    assert "@ " not in text
+    assert "host" not in text
+    wide = [np.asarray(v).astype(np.int64) for v in (x, y)]
+    wanted = np.matmul(*wide)
+    found = np.asarray(f(x, y))
+    if dtype == "bool":
+        np.testing.assert_array_equal(found, wanted > 0)
+    else:
+        np.testing.assert_array_equal(found.astype(np.int64), wanted)
+
+
+def test_small_products_fuse(rng):
+    x, y = (rng.standard_normal((100, 3, 3), dtype=np.float32) for _ in range(2))
+    f = fnx.jit(lambda x, y: fnp.tanh((2 * x) @ y) + 1)
+    assert f.lower(x, y).as_text("plan").count("kernel") == 1
+    wanted = np.tanh((2 * x) @ y) + 1
+    np.testing.assert_allclose(f(x, y), wanted, rtol=1e-5, atol=1e-6)
+    found = fnx.grad(lambda x: (fnp.exp(x) @ y).sum())(x)
+    np.testing.assert_allclose(
+        found, np.exp(x) * y.sum(2)[:, None, :], rtol=1e-4, atol=1e-5
+    )
