@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME… [--quick] [--json FILE] [--plot FILE]`.
+"""`python -m benchmarks NAME… [--quick] [--json FILE] [--markdown FILE] [--plot FILE]`.
 
 Receives names of files in this folder (none: all of them), measures their cases, prints
 a table each and the question's remarks on it. Caches of compiled code on disk are off;
@@ -14,6 +14,7 @@ import os
 import pkgutil
 import sys
 import time
+from pathlib import Path
 
 import benchmarks
 from benchmarks import harness
@@ -46,6 +47,8 @@ def main() -> int:
     if options.json:
         content = harness.report(tables, remarks, options.seed, options.quick)
         harness.write_json(options.json, content)
+    if options.markdown:
+        Path(options.markdown).write_text(harness.markdown(tables), encoding="utf-8")
     if options.plot:
         harness.plot(options.plot, tables)
     return int(any(row.errors for rows in tables.values() for row in rows))
@@ -56,6 +59,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(QUESTIONS))
     parser.add_argument("--quick", action="store_true", help="small sizes, few repeats")
     parser.add_argument("--json", metavar="FILE", help="write all samples here")
+    parser.add_argument("--markdown", metavar="FILE", help="write the table here")
     parser.add_argument("--plot", metavar="FILE", help="draw the ratios (matplotlib)")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     parser.add_argument(

@@ -404,19 +404,8 @@ def _best(run: Run, repeats: int = 7) -> float:
 
 def table(title: str, rows: Sequence[Row]) -> str:
     """The rows as text: times, fnx over the best peer, the limit of the machine."""
-    peers = COLUMNS[1:]
-    head = ["case", *COLUMNS, "fnx / best peer", "limit"]
-    lines = [head]
-    for row in rows:
-        medians = {column: row.median(column) for column in COLUMNS}
-        ratios = [ratio for peer in peers if (ratio := row.ratio(peer)) is not None]
-        times = [
-            "failed" if c in row.errors else amount(medians[c], row.unit)
-            for c in COLUMNS
-        ]
-        worst = f"{max(ratios):.2f}" if ratios else ""
-        lines.append([row.name, *times, worst, amount(row.limit, row.unit)])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    lines = [HEAD, *map(_cells, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     text = [f"\n{title}"]
     for line in lines:
         cells = [line[0].ljust(widths[0])]
@@ -431,6 +420,30 @@ def table(title: str, rows: Sequence[Row]) -> str:
         for column, error in row.errors.items()
     ]
     return "\n".join(text)
+
+
+HEAD = ["case", *COLUMNS, "fnx / best peer", "limit"]
+
+
+def _cells(row: Row) -> list[str]:
+    """What a table shows of a row, in the order of `HEAD`."""
+    medians = {column: row.median(column) for column in COLUMNS}
+    peers = COLUMNS[1:]
+    ratios = [ratio for peer in peers if (ratio := row.ratio(peer)) is not None]
+    times = [
+        "failed" if c in row.errors else amount(medians[c], row.unit) for c in COLUMNS
+    ]
+    worst = f"{max(ratios):.2f}" if ratios else ""
+    return [row.name, *times, worst, amount(row.limit, row.unit)]
+
+
+def markdown(tables: Mapping[str, Sequence[Row]]) -> str:
+    """All rows as one table for a README, with the question before each case."""
+    lines = [["", *HEAD], ["---"] * (len(HEAD) + 1)]
+    for title, rows in tables.items():
+        cells = map(_cells, rows)
+        lines += [[title if not n else "", *row] for n, row in enumerate(cells)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def amount(value: float | None, unit: Unit) -> str:

@@ -36,8 +36,8 @@ from fnx.ops.shape import permute
 
 DType = np.dtype[Any]
 
-# Up to so many multiply-adds, in all or for each matrix of a stack, a fold in a kernel is
-# no slower than calls of BLAS.
+# Up to so many multiply-adds, in all or for each matrix of a stack, a fold in a kernel
+# is no slower than calls of BLAS.
 FOLDED_WORK, FOLDED_ITEM = 1024, 4096
 
 _BLAS = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
