@@ -75,14 +75,17 @@ LONG = 64
 """Loops at least so long are tiled where they transpose."""
 
 
-def rewrite_loops(
-    table: ExprTable, domain: tuple[LoopIndex, ...], stores: tuple[Store, ...]
-) -> Nest:
-    """The same domain and stores over loops that are better to schedule."""
-    nest = Nest(domain, stores)
-    for plan in (_split, _collapse):
-        while replacements := plan(table, nest):
-            nest = _replaced(table, nest, replacements)
+def split_loops(table: ExprTable, nest: Nest) -> Nest:
+    """The nest with those loops split whose index is divided."""
+    while replacements := _split(table, nest):
+        nest = _replaced(table, nest, replacements)
+    return nest
+
+
+def rewrite_loops(table: ExprTable, nest: Nest) -> Nest:
+    """A nest of split loops over loops that are better to schedule."""
+    while replacements := _collapse(table, nest):
+        nest = _replaced(table, nest, replacements)
     while (blocked := _blocked(table, nest)) is not None:
         nest = blocked
     return _tiled(table, nest)

@@ -24,7 +24,8 @@ from fnx.kernel.expr import (
     walk,
 )
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
-from fnx.kernel.loops import Nest, rewrite_loops
+from fnx.kernel.loops import Nest, rewrite_loops, split_loops
+from fnx.kernel.pieces import joined, pieces
 from fnx.kernel.printer import structural_key
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import vectorized
@@ -41,13 +42,20 @@ def schedule(
     stores: tuple[Store, ...],
 ) -> Kernel:
     """The kernel that does these stores for every index of the domain."""
-    nest = rewrite_loops(table, domain, stores)
+    whole = split_loops(table, Nest(domain, stores))
+    parts = [rewrite_loops(table, nest) for nest in pieces(table, whole)]
+    body = joined(_cheapest(table, nest) for nest in parts)
+    return Kernel(name, buffers, body, structural_key(buffers, body))
+
+
+def _cheapest(table: ExprTable, nest: Nest) -> tuple[Stmt, ...]:
+    """The loop nest with vector loops for the order of its loops that costs least."""
     cost, body = vectorized(_placed(table, nest, nest.domain))
     for order in _other_orders(nest):
         other = vectorized(_placed(table, nest, order))
         if REORDER * other[0] < cost:
             cost, body = other
-    return Kernel(name, buffers, body, structural_key(buffers, body))
+    return body
 
 
 def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:

@@ -16,7 +16,7 @@ import pytest
 
 from fnx import dtypes
 from fnx.cpu import emit, jit
-from fnx.kernel import loops, scalar
+from fnx.kernel import loops, pieces, scalar
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import (
@@ -173,6 +173,8 @@ def test_random_kernels(seed, monkeypatch):
         monkeypatch.setattr(loops, "BLOCK", 8)
         monkeypatch.setattr(loops, "LONG", 4)
         monkeypatch.setattr(loops, "_is_long", is_long)
+        monkeypatch.setattr(pieces, "LEAST", 1)
+        monkeypatch.setattr(pieces, "NARROW", seed % 4)
     maker = Maker(seed)
     k = maker.k
     shape = [maker.rng.choice(EXTENTS) for _ in range(maker.rng.randint(0, 3))]
