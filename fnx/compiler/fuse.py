@@ -54,12 +54,16 @@ class Fused:
 
 @dataclass(slots=True)
 class _Kernel:
-    """A kernel in the making: its domain, its outputs, the equations it computes."""
+    """A kernel in the making: its domain, its outputs, the equations it computes.
+
+    That of a step has no outputs, only what is pulled: the step is its equation's.
+    """
 
     domain: tuple[int, ...]
     outputs: list[Var] = field(default_factory=list)
     eqns: set[int] = field(default_factory=set)
     merged: _Kernel | None = None
+    step: int | None = None
 
     def __hash__(self) -> int:
         return id(self)
@@ -102,6 +106,7 @@ class _Fuser:
         self.exact: set[Var] = set()
         self.aligned: set[Var] = set()
         self.views: dict[Var, Var] = {}
+        self.pulled: dict[Var, set[_Kernel]] = {}
 
     def run(self) -> Fused:
         for number in reversed(range(len(self.eqns))):
@@ -110,11 +115,24 @@ class _Fuser:
                 for var in eqn.outputs:
                     self._place(number, var)
             else:
-                self.forced.update(a for a in eqn.inputs if isinstance(a, Var))
+                self._step_inputs(number)
         makers = {var: self.eqns[n] for var, n in self.maker.items()}
         steps = self._ordered()
         stored = frozenset(var for step in steps for var in step.outputs)
         return Fused(self.program, steps, self.views, makers, stored)
+
+    def _step_inputs(self, number: int) -> None:
+        """Stores what a step reads, but for what its own kernel may compute."""
+        eqn = self.eqns[number]
+        pulled = eqn.primitive.pulled([atom.type for atom in eqn.inputs], eqn.params)
+        for position, atom in enumerate(eqn.inputs):
+            if not isinstance(atom, Var):
+                continue
+            if position in pulled and eqn.inputs.count(atom) == 1:
+                home = _Kernel(atom.type.shape, step=number)
+                self.pulled.setdefault(atom, set()).add(home)
+            else:
+                self.forced.add(atom)
 
     # -- what recomputing costs
 
@@ -134,7 +152,7 @@ class _Fuser:
 
     def _place(self, number: int, var: Var) -> None:
         uses = [use for use in self.uses.get(var, ()) if self.fusible[use.eqn]]
-        homes = self._homes_of(uses)
+        homes = self._homes_of(uses) | self.pulled.get(var, set())
         if var in self.forced or not self._inline(number, var, uses, homes):
             self._store(number, var, uses, homes)
 
@@ -225,6 +243,8 @@ class _Fuser:
             inside = [use for use in uses if home in self._homes_of([use])]
             if home.domain != var.type.shape or len(home.eqns) >= _LARGEST:
                 continue
+            if home.step is not None:
+                continue
             if not all(self._reads_exactly(use) for use in inside):
                 continue
             others = set(self._readers([var])) - {home}
@@ -234,6 +254,8 @@ class _Fuser:
 
     def _merge(self, homes: set[_Kernel]) -> _Kernel | None:
         """One kernel in the place of several that are independent and of one shape."""
+        if any(home.step is not None for home in homes):
+            return None
         ordered = sorted(homes, key=lambda home: self.maker[home.outputs[0]])
         target, *rest = ordered
         same = all(home.domain == target.domain for home in rest)
@@ -259,7 +281,7 @@ class _Fuser:
                 for out in self.eqns[use.eqn].outputs:
                     if self.views.get(out) is var:
                         yield from self._readers([out])
-                    yield from map(_current, self.homes.get(out, ()))
+                    yield from map(_node, self.homes.get(out, ()))
 
     def _reach(self, start: set[_Node], target: _Kernel) -> bool:
         """Whether what starts from these nodes ends up in the target."""
@@ -357,6 +379,11 @@ def _current(kernel: _Kernel) -> _Kernel:
     while kernel.merged is not None:
         kernel = kernel.merged
     return kernel
+
+
+def _node(kernel: _Kernel) -> _Node:
+    kernel = _current(kernel)
+    return kernel if kernel.step is None else kernel.step
 
 
 def _is_fusible(eqn: Eqn) -> bool:

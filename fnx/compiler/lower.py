@@ -9,7 +9,7 @@ which the rules use, and `fnx.kernel.schedule`; then `plan.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -59,24 +59,51 @@ class Pull:
 def lower(group: Group, fused: Fused, name: str) -> Lowered:
     """The kernel that computes a group of values."""
     with _deep_recursion():
-        return _Lowering(group, fused).run(name)
+        return _Lowering(group.outputs, group.outputs, fused).run(name)
+
+
+def lower_step(
+    name: str,
+    fused: Fused,
+    domain: tuple[int, ...],
+    target: Var,
+    role: str,
+    operands: Sequence[Atom],
+    build: Callable[..., None],
+) -> Lowered:
+    """A kernel that a step builds itself, from what its equation pulls.
+
+    `build(k, index, target's buffer, *operand pulls)` makes the stores.
+    """
+    with _deep_recursion():
+        roots = [atom for atom in operands if isinstance(atom, Var)]
+        lowering = _Lowering(roots, (), fused)
+        index = lowering.k.domain(domain)
+        buffer = lowering.buffer(target, role)
+        pulls = [Pull(lowering, atom) for atom in operands]
+        build(lowering.k, index, buffer, *pulls)
+        return Lowered(lowering.k.finish(name), tuple(lowering.buffers))
 
 
 class _Lowering:
-    def __init__(self, group: Group, fused: Fused) -> None:
-        self.group = group
+    """The values of a kernel: how its roots come from what is stored."""
+
+    def __init__(
+        self, roots: Sequence[Var], outputs: tuple[Var, ...], fused: Fused
+    ) -> None:
+        self.outputs = outputs
         self.fused = fused
         self.k = KernelBuilder()
-        self.inside = inlined(group, fused)
+        self.inside = inlined(roots, outputs, fused)
         self.buffers: dict[Var, Buffer] = {}
         self.elements: dict[Any, Any] = {}
 
     def run(self, name: str) -> Lowered:
         k = self.k
-        index = k.domain(self.group.outputs[0].type.shape)
-        values = [self.element(var, index) for var in self.group.outputs]
-        for var, value in zip(self.group.outputs, values, strict=True):
-            buffer = self._buffer(var, "out")
+        index = k.domain(self.outputs[0].type.shape)
+        values = [self.element(var, index) for var in self.outputs]
+        for var, value in zip(self.outputs, values, strict=True):
+            buffer = self.buffer(var, "out")
             k.store(buffer, linear_offset(index, var.type.shape), value)
         return Lowered(k.finish(name), tuple(self.buffers))
 
@@ -95,14 +122,15 @@ class _Lowering:
             base = var
             while base in self.fused.views:
                 base = self.fused.views[base]
-            buffer = self._buffer(base, "in")
+            buffer = self.buffer(base, "in")
             return self.k.load(buffer, linear_offset(index, var.type.shape))
         eqn = self.fused.makers[var]
         pulls = [Pull(self, atom) for atom in eqn.inputs]
         result = eqn.primitive.element(self.k, index, *pulls, **eqn.params)
         return result[eqn.outputs.index(var)] if eqn.primitive.multiple else result
 
-    def _buffer(self, var: Var, role: str) -> Buffer:
+    def buffer(self, var: Var, role: str) -> Buffer:
+        """The buffer of a stored value; a new one the first time."""
         buffer = self.buffers.get(var)
         if buffer is None:
             name = f"{role}{len(self.buffers)}"
@@ -118,15 +146,15 @@ def constant(k: KernelBuilder, literal: Literal) -> Expr:
     return k.constant(python(literal.value), dtype)
 
 
-def inlined(group: Group, fused: Fused) -> set[Var]:
-    """The values that the group's kernel computes itself."""
+def inlined(roots: Sequence[Var], outputs: tuple[Var, ...], fused: Fused) -> set[Var]:
+    """The values that a kernel computes itself."""
     inside: set[Var] = set()
-    pending: list[Atom] = list(group.outputs)
+    pending: list[Atom] = list(roots)
     while pending:
         atom = pending.pop()
         if isinstance(atom, Literal) or atom in inside or atom in fused.views:
             continue
-        stored_elsewhere = atom in fused.stored and atom not in group.outputs
+        stored_elsewhere = atom in fused.stored and atom not in outputs
         if atom in fused.makers and not stored_elsewhere:
             inside.add(atom)
             pending += fused.makers[atom].inputs

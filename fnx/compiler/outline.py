@@ -46,7 +46,7 @@ class _Structure:
 
     def __init__(self, group: Group, fused: Fused) -> None:
         self.fused = fused
-        self.inside = inlined(group, fused)
+        self.inside = inlined(group.outputs, group.outputs, fused)
         self.values: list[Var] = list(group.outputs)
         self.numbers: dict[Var, int] = {}
         for var in group.outputs:

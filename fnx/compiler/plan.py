@@ -17,7 +17,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.compiler.fuse import Fused, Group
-from fnx.compiler.lower import constant
+from fnx.compiler.lower import constant, lower_step
 from fnx.compiler.outline import Outlined
 from fnx.core.primitive import Primitive
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
@@ -159,6 +159,7 @@ class _Draft:
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
     make: Callable[[Callable[[Value], Place]], Step]
+    copies: bool = False
 
 
 def make_plan(fused: Fused) -> Plan:
@@ -215,6 +216,7 @@ class PlanBuilder:
         places |= {value: Place("output", n) for value, n in buffers.items()}
         arena = _place_in_arena(self.drafts, places)
         steps = tuple([draft.make(places.__getitem__) for draft in self.drafts])
+        steps = tuple([step for step in steps if not _is_idle(step)])
         types = tuple([value.type for value in buffers])
         return Plan(self.program.input_types, outputs, types, steps, arena)
 
@@ -269,15 +271,15 @@ class PlanBuilder:
     def update(
         self,
         operand: Value,
-        reads: Sequence[Value],
+        pulled: Sequence[int],
         domain: tuple[int, ...],
         element: Callable[..., Any],
         combine: str | None,
     ) -> None:
         """The operand's copy, updated in the order of `domain`.
 
-        `element(k, index, *operand pulls)` gives the index in the output, the value and
-        the condition under which it is written.
+        `element(k, index, *pulls)` gives the index in the output, the value and the
+        condition under which it is written; `pulled` are the inputs' positions.
         """
         (out,) = self.outputs
         self.copy(out, operand)
@@ -287,7 +289,27 @@ class PlanBuilder:
             offset = linear_offset(target, out.shape)
             k.store(buffer, offset, value, combine=combine, mask=mask)
 
-        self.kernel("update", reads, out, domain, build, role="inout")
+        self._pulling("update", pulled, domain, build, "inout")
+
+    def _pulling(
+        self,
+        name: str,
+        pulled: Sequence[int],
+        domain: tuple[int, ...],
+        build: Callable[..., None],
+        role: str,
+    ) -> None:
+        """A kernel that pulls elements of the equation's inputs."""
+        eqn = self._eqn
+        if eqn is None:
+            raise errors.InternalError("a kernel outside of a steps rule")
+        if 0 in domain:
+            return
+        operands = [eqn.inputs[position] for position in pulled]
+        (target,) = eqn.outputs
+        lowered = lower_step(name, self.fused, domain, target, role, operands, build)
+        values = tuple([self._value(var) for var in lowered.values])
+        self._add_kernel(lowered.kernel, values)
 
     def permuted(self, operand: Value, dims: tuple[int, ...]) -> Value:
         """A copy of the operand with its axes in another order."""
@@ -330,7 +352,7 @@ class PlanBuilder:
         def make(place: Callable[[Value], Place]) -> Step:
             return CopyStep(place(out), place(_base(source)), out.nbytes)
 
-        self.drafts.append(_Draft((_base(source),), (out,), make))
+        self.drafts.append(_Draft((_base(source),), (out,), make, copies=True))
 
     def host(self) -> None:
         """Runs the current equation by its reference rule, in Python."""
@@ -423,19 +445,40 @@ def _place_in_arena(drafts: Sequence[_Draft], places: dict[Value, Place]) -> int
     for number, draft in enumerate(drafts):
         for value in (*draft.reads, *draft.writes):
             last_use[value] = number
+    becomes = _renamed(drafts, places, last_use)
     free = _FreeList()
     ending: dict[int, list[Value]] = {}
     for number, draft in enumerate(drafts):
         for value in draft.reads:
             # Nothing writes an array without elements.
             places.setdefault(value, Place("arena", 0))
-        for value in draft.writes:
+        for written in draft.writes:
+            value = becomes.get(written, written)
             if value not in places:
                 places[value] = Place("arena", free.take(_rounded(value.nbytes)))
                 ending.setdefault(last_use[value], []).append(value)
+            places[written] = places[value]
         for value in ending.pop(number, ()):
             free.give(places[value].index, _rounded(value.nbytes))
     return free.size
+
+
+def _renamed(
+    drafts: Sequence[_Draft], places: Mapping[Value, Place], last_use: dict[Value, int]
+) -> dict[Value, Value]:
+    """The copies of values that nothing reads any more: they take over their places."""
+    becomes: dict[Value, Value] = {}
+    made: set[Value] = set()
+    for number, draft in enumerate(drafts):
+        made.update(draft.writes)
+        if draft.copies:
+            (source,), (out,) = draft.reads, draft.writes
+            ends = last_use[source] == number and source.nbytes == out.nbytes
+            if ends and source in made and source not in places:
+                becomes[source] = out
+    for source in reversed(becomes):
+        becomes[source] = becomes.get(becomes[source], becomes[source])
+    return becomes
 
 
 def _rounded(nbytes: int) -> int:
@@ -474,6 +517,11 @@ class _FreeList:
             else:
                 merged.append(block)
         self.blocks = merged
+
+
+def _is_idle(step: Step) -> bool:
+    """Whether a step copies something to where it is."""
+    return isinstance(step, CopyStep) and step.out == step.source
 
 
 def _describe(step: Step) -> str:

@@ -131,6 +131,13 @@ class Primitive:
         """
         return None
 
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> tuple[int, ...]:
+        """The inputs of which `steps` pulls each element once, into a kernel.
+
+        What makes them may be computed there, so that they need not be stored.
+        """
+        return ()
+
     def is_view(self, **params: Any) -> bool:
         """Whether the output has the bytes of the only input, in the same order."""
         return False

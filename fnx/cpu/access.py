@@ -167,8 +167,8 @@ class Access(Values):
     def store(self, store: Store) -> None:
         """Write a value."""
         lanes = self.lanes(store.offset)
-        if lanes == 1:
-            self.store_scalar(store)
+        if lanes == 1 or store.combine is not None:
+            self.store_whole(store, lanes)
             return
         assert self.vector is not None
         value = self.to_memory(self.use(store.value, lanes), store.buffer.dtype, lanes)
@@ -198,32 +198,36 @@ class Access(Values):
         for n, place in enumerate(offsets):
             self.put(buffer, place, self.lane(value, type_, self.width, n))
 
-    def store_scalar(self, store: Store) -> None:
-        """Write one element (or combine it with the old) if the mask is true."""
+    def store_whole(self, store: Store, lanes: int) -> None:
+        """Write elements (or combine them with the old ones) if the mask is true."""
+        value, offset = self.use(store.value, lanes), self.index(store.offset)
         if store.mask is None:
-            self.put_scalar(store)
+            self.put_whole(store, offset, value, lanes)
             return
         mask, then, after = self.use(store.mask, 1), self.label(), self.label()
         self.write(f"br i1 {mask}, label %{then}, label %{after}")
         self.start(then)
-        self.put_scalar(store)
+        self.put_whole(store, offset, value, lanes)
         self.write(f"br label %{after}")
         self.start(after)
 
-    def put_scalar(self, store: Store) -> None:
-        """Write one element, or combine it with the old one."""
-        value, offset = self.use(store.value, 1), self.index(store.offset)
+    def put_whole(self, store: Store, offset: str, value: str, lanes: int) -> None:
+        """Write elements, or combine them with the old ones."""
         if store.combine is not None:
-            value = self.combined(store.combine, store.buffer, offset, value)
-        self.put(store.buffer, offset, self.to_memory(value, store.buffer.dtype, 1))
+            value = self.combined(store.combine, store.buffer, offset, value, lanes)
+        value = self.to_memory(value, store.buffer.dtype, lanes)
+        self.put(store.buffer, offset, value, lanes)
 
-    def combined(self, name: str, buffer: Buffer, offset: str, value: str) -> str:
-        """The old element with a value; 16-bit floats in float32, as everywhere."""
+    def combined(
+        self, name: str, buffer: Buffer, offset: str, value: str, lanes: int
+    ) -> str:
+        """The old elements with values; 16-bit floats in float32, as everywhere."""
         dtype = buffer.dtype
         wide = dtypes.compute_dtype(dtype)
-        both = [self.to_register(self.get(buffer, offset), dtype, 1), value]
+        old = self.to_register(self.get(buffer, offset, lanes), dtype, lanes)
+        both = [old, value]
         if wide is dtype:
-            return self.row(name, both, [dtype, dtype], dtype, 1)
-        both = [self.row("convert", [x], [dtype], wide, 1) for x in both]
-        new = self.row(name, both, [wide, wide], wide, 1)
-        return self.row("convert", [new], [wide], dtype, 1)
+            return self.row(name, both, [dtype, dtype], dtype, lanes)
+        both = [self.row("convert", [x], [dtype], wide, lanes) for x in both]
+        new = self.row(name, both, [wide, wide], wide, lanes)
+        return self.row("convert", [new], [wide], dtype, lanes)

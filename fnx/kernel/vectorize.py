@@ -88,6 +88,8 @@ def _best(loop: Loop) -> tuple[float, Loop]:
 def _may_overlap(loop: Loop) -> bool:
     """Whether rounds may be repeated: not if they read what they have written."""
     stmts = list(_flat(loop.body))
+    if any(isinstance(stmt, Store) and stmt.combine for stmt in stmts):
+        return False
     written = {stmt.buffer for stmt in stmts if isinstance(stmt, Store)}
     exprs = (stmt.expr for stmt in stmts if isinstance(stmt, Eval))
     return not any(isinstance(e, Load) and e.buffer in written for e in exprs)
@@ -101,6 +103,9 @@ def _widths(loop: Loop) -> list[int]:
     index, stmts = loop.index, list(_flat(loop.body))
     if any(inner.index is index for inner in loops(loop.body)):
         return []  # a fold inside has a loop of the same index
+    inner = [s for each in loops(loop.body) for s in each.body]
+    if any(isinstance(stmt, Store) and stmt.combine for stmt in inner):
+        return []  # lanes would change the order of what meets at an element
     if not all(_may_have_lanes(s, index) for s in stmts if isinstance(s, Store)):
         return []
     varying = [s.expr for s in stmts if isinstance(s, Eval) and index in s.expr.free]
@@ -147,10 +152,12 @@ def _flat(body: Body) -> Iterator[Stmt]:
 
 def _may_have_lanes(store: Store, index: LoopIndex) -> bool:
     """Whether several iterations of a loop may do this store at once."""
-    if store.combine or index not in store.offset.free:
+    if index not in store.offset.free:
         return False
     if stride(store.offset, index) == 1:
-        return True
+        return not store.combine or store.mask is None or index not in store.mask.free
+    if store.combine:
+        return False
     return store.mask is None and not depends_on_data(store.offset)
 
 

@@ -206,6 +206,20 @@ class _Gather(Primitive):
             return operand(place)
         return k.where(inside, lambda: operand(place), lambda: fill)
 
+    def alignment(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        *,
+        dims: WindowDims,
+        **params: Any,
+    ) -> tuple[int | None, ...] | None:
+        """The index vectors run along the axes that are not the windows'."""
+        if position != 1:
+            return None
+        ndim = types[1].ndim - 1 + len(dims.offset_dims)
+        return *dims.batch_axes(ndim), None
+
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Real and boolean dtypes fuse; complex ones run through `reference`."""
         return fuses(types)
@@ -433,12 +447,21 @@ def _signed(indices: Any) -> Any:
 
 
 def window_place(
-    k: Any, index: Any, shape: Ints, indices: Any, dims: WindowDims, sizes: Ints
+    k: Any,
+    index: Any,
+    shape: Ints,
+    indices: Any,
+    dims: WindowDims,
+    sizes: Ints,
+    *,
+    moves: bool = True,
 ) -> tuple[Any, Any]:
     """The operand's index for an index of the windows array, moved inside.
 
-    Also gives whether the whole window was inside, as a boolean expression.
+    Also gives whether the whole window was inside, as a boolean expression; the index
+    is of no use elsewhere unless it `moves`.
     """
+    place_of = clipped if moves else tested
     outer = tuple([index[d] for d in dims.batch_axes(len(index))])
     place: list[Any] = [0] * len(shape)
     conditions = []
@@ -446,7 +469,7 @@ def window_place(
         place[d] = outer[i]
     for number, d in enumerate(dims.start_index_map):
         start = indices((*outer, number))
-        place[d], inside = clipped(k, start, shape[d] - sizes[d])
+        place[d], inside = place_of(k, start, shape[d] - sizes[d])
         conditions += inside
     for d, axis in zip(dims.window_axes(len(shape)), dims.offset_dims, strict=True):
         place[d] = index[axis] + place[d]
@@ -472,6 +495,21 @@ def clipped(k: Any, value: Any, high: int) -> tuple[Any, list[Any]]:
         conditions.append(k.le(value, top))
         value = k.min(value, top)
     return k.as_index(value, 0, high), conditions
+
+
+def tested(k: Any, value: Any, high: int) -> tuple[Any, list[Any]]:
+    """An integer value as an index; the conditions of being in [0, high], if any.
+
+    Where they do not hold, the index has any value.
+    """
+    lowest, highest = _bounds(value)
+    if isinstance(value, Const) or highest <= high:
+        return clipped(k, value, high)
+    if lowest < 0:
+        # as unsigned numbers, the negative ones are the greatest
+        value = k.bitcast(value, np.dtype(f"uint{8 * value.dtype.itemsize}"))
+    top = k.constant(high, value.dtype)
+    return k.as_index(value, 0, high), [k.le(value, top)]
 
 
 def _bounds(value: Any) -> tuple[int, int]:

@@ -155,19 +155,26 @@ class Scatter(Primitive):
         if not fuses([operand.type]):
             plan.host()
             return
-        shape = operand.type.shape
-        sizes = dims.window_sizes(updates.type.shape, len(shape))
+        shape, domain = operand.type.shape, updates.type.shape
+        sizes = dims.window_sizes(domain, len(shape))
 
         def element(k: Any, index: Any, indices: Any, updates: Any) -> Any:
-            place, inside = window_place(k, index, shape, indices, dims, sizes)
+            place, inside = window_place(
+                k, index, shape, indices, dims, sizes, moves=mode != "fill"
+            )
             return place, updates(index), inside if mode == "fill" else None
 
-        operand, updates = [
-            plan.filled(x, ()) if isinstance(x, Literal) else x
-            for x in (operand, updates)
-        ]
-        domain = updates.type.shape if operand.type.size else (0,)
-        plan.update(operand, [indices, updates], domain, element, self.combine)
+        if isinstance(operand, Literal):
+            operand = plan.filled(operand, ())
+        domain = domain if operand.type.size else (0,)
+        plan.update(operand, (1, 2), domain, element, self.combine)
+
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> Ints:
+        """The updates, and the indices where the windows lie one after the other."""
+        if not fuses(types):
+            return ()
+        outer = params["dims"].batch_axes(types[2].ndim)
+        return (1, 2) if outer == tuple(range(len(outer))) else (2,)
 
 
 class _Set(Scatter):

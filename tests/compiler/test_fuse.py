@@ -169,6 +169,59 @@ def test_the_arena_is_used_again() -> None:
     assert plan.arena <= 3 * 32 * 32 * 4
 
 
+def places(count: int, bound: int) -> Any:
+    numbers = np.random.default_rng(count).integers(-2 * bound, 2 * bound, count)
+    return numbers.astype(np.int32)
+
+
+def test_what_a_scatter_reads_is_computed_in_its_kernel() -> None:
+    def function(x: Any, i: Any, u: Any) -> Any:
+        return x.at[i + 1].add(np_.sin(u) * 2)
+
+    plan = planned(function, data(40), places(90, 40), data(90))
+    assert kinds(plan) == ["CopyStep", "kernel"]
+
+
+def test_what_a_scatter_and_another_kernel_read_is_stored() -> None:
+    def function(x: Any, i: Any, u: Any) -> Any:
+        u = np_.sin(u) * np_.exp(u)
+        return x.at[i].add(u), u * 2
+
+    plan = planned(function, data(40), places(90, 40), data(90))
+    assert kinds(plan) == ["kernel", "CopyStep", "kernel"]
+
+
+def test_a_value_read_by_its_own_update_is_copied() -> None:
+    def function(x: Any, i: Any) -> Any:
+        x = np_.exp(x)
+        return x.at[i].add(x[::-1][:30])
+
+    plan = planned(function, data(40), places(30, 40))
+    assert kinds(plan) == ["kernel", "CopyStep", "kernel"]
+
+
+def test_what_nothing_else_reads_is_updated_in_place() -> None:
+    def function(x: Any, i: Any) -> Any:
+        return (x * 2).at[i].add(1.0).at[i + 3].set(2.0)
+
+    plan = planned(function, data(40), places(30, 40))
+    assert kinds(plan) == ["kernel"] * 3
+    assert plan.arena == 0
+
+
+def test_an_input_is_not_updated_in_place() -> None:
+    x, i = from_numpy(data(40)), from_numpy(places(30, 40))
+    before = np.array(x)
+    plan = planned(lambda x, i: (x.at[i].add(1.0), x), x, i)
+    assert kinds(plan) == ["CopyStep", "kernel"]
+    np.testing.assert_array_equal(x, before)
+
+
+def test_indices_that_are_wrapped_are_not_stored() -> None:
+    plan = planned(lambda x, i: x[i] * 2, data(40, 8), places(30, 40))
+    assert kinds(plan) == ["kernel"]
+
+
 def test_a_plan_describes_itself() -> None:
     plan = planned(lambda x: np_.exp(x) @ x, data(40, 40))
     text = str(plan)

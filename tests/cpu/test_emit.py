@@ -586,6 +586,31 @@ def test_combining_stores(combine, dtype):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize(
+    "dtype", [dtypes.float32, dtypes.bfloat16, dtypes.int8], ids=str
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_are_added_in_lanes(dtype, masked):
+    where = np.array([3, 1, 3, -1, 0, 3], np.int32)
+    x, out = random(6 * 21, dtype), random(4 * 21, dtype, 5)
+    expected = out.reshape(4, 21).copy()
+    with np.errstate(all="ignore"):
+        for row, values in zip(where, x.reshape(6, 21), strict=True):
+            if row >= 0 or not masked:
+                expected[max(row, 0)] += values
+    k = KernelBuilder()
+    source = k.buffer("x", dtype, x.size, "in")
+    chosen = k.buffer("i", dtypes.int32, 6, "in")
+    target = k.buffer("y", dtype, out.size, "inout")
+    i, j = k.domain((6, 21))
+    zero, row = k.constant(0, dtypes.int32), k.load(chosen, i)
+    place = k.as_index(k.max(row, zero), 0, 3) * 21 + j
+    mask = k.ge(row, zero) if masked else None
+    k.store(target, place, k.load(source, i * 21 + j), combine="add", mask=mask)
+    run(k, x, where, out)
+    np.testing.assert_array_equal(out.reshape(4, 21), expected)
+
+
 def test_the_last_of_several_stores_wins():
     where = np.array([1, 1, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1, 0, 1], np.int32)
     x = random(14, dtypes.float32)

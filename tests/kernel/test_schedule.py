@@ -221,7 +221,16 @@ def test_combining_stores_keep_the_order_of_the_domain():
     source, target = k.buffer("x", F32, 320, "in"), k.buffer("y", F32, 10, "inout")
     i, j = k.domain((32, 10))
     k.store(target, j, k.load(source, i * 10 + j), combine="add")
-    assert skeleton(k.finish("sum")) == ["32 by 1", "  10 by 1"]
+    # each element has its own lane, in which the order is that of the domain
+    assert skeleton(k.finish("sum")) == ["32 by 1", "  10 by 8"]
+
+
+def test_combining_stores_that_may_meet_have_no_lanes():
+    k = KernelBuilder()
+    source, target = k.buffer("x", F32, 320, "in"), k.buffer("y", F32, 160, "inout")
+    (i,) = k.domain((320,))
+    k.store(target, i // 2, k.load(source, i), combine="add")
+    assert skeleton(k.finish("pairs")) == ["160 by 1", "  2 by 1"]
 
 
 def test_parallel_loops():
