@@ -56,7 +56,8 @@ class Fused:
 class _Kernel:
     """A kernel in the making: its domain, its outputs, the equations it computes.
 
-    That of a step has no outputs, only what is pulled: the step is its equation's.
+    That of a step has no outputs, only what is pulled: the step is its equation's. It
+    is `ordered` if its loops are those of the domain in their order.
     """
 
     domain: tuple[int, ...]
@@ -64,6 +65,7 @@ class _Kernel:
     eqns: set[int] = field(default_factory=set)
     merged: _Kernel | None = None
     step: int | None = None
+    ordered: bool = True
 
     def __hash__(self) -> int:
         return id(self)
@@ -129,7 +131,8 @@ class _Fuser:
             if not isinstance(atom, Var):
                 continue
             if position in pulled and eqn.inputs.count(atom) == 1:
-                home = _Kernel(atom.type.shape, step=number)
+                ordered = pulled[position]
+                home = _Kernel(atom.type.shape, step=number, ordered=ordered)
                 self.pulled.setdefault(atom, set()).add(home)
             else:
                 self.forced.add(atom)
@@ -184,7 +187,8 @@ class _Fuser:
         self.homes[var] = homes
         if all(self._reads_exactly(use) for use in uses):
             self.exact.add(var)
-        if all(self._reads_aligned(use) for use in uses):
+        ordered = all(home.ordered for home in homes)
+        if ordered and all(self._reads_aligned(use) for use in uses):
             self.aligned.add(var)
         return True
 

@@ -291,6 +291,21 @@ class PlanBuilder:
 
         self._pulling("update", pulled, domain, build, "inout")
 
+    def scan(self, combine: str, axis: int, reverse: bool) -> None:
+        """What the input's elements up to each place of an axis combine to."""
+        (out,) = self.outputs
+        size = out.shape[axis]
+        others = out.shape[:axis] + out.shape[axis + 1 :]
+
+        def build(k: Any, index: Any, buffer: Any, x: Any) -> None:
+            *outer, i = index
+            at = size - 1 - i if reverse else i
+            place = (*outer[:axis], at, *outer[axis:])
+            value = k.scan(combine, i, x(place))
+            k.store(buffer, linear_offset(place, out.shape), value)
+
+        self._pulling("scan", (0,), (*others, size), build, "out")
+
     def _pulling(
         self,
         name: str,

@@ -131,12 +131,13 @@ class Primitive:
         """
         return None
 
-    def pulled(self, types: Sequence[ArrayType], params: Any) -> tuple[int, ...]:
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
         """The inputs of which `steps` pulls each element once, into a kernel.
 
-        What makes them may be computed there, so that they need not be stored.
+        What makes them may be computed there, so that they need not be stored. The
+        value tells whether the kernel's outer loops are the input's axes in order.
         """
-        return ()
+        return {}
 
     def is_view(self, **params: Any) -> bool:
         """Whether the output has the bytes of the only input, in the same order."""

@@ -28,6 +28,7 @@ from fnx.kernel.expr import (
     Load,
     Op,
     Part,
+    Scan,
 )
 from fnx.kernel.ir import (
     Eval,
@@ -95,7 +96,7 @@ class _Printer(Access):
     def __init__(self, module: Text, kernel: Kernel) -> None:
         super().__init__(module, kernel.buffers)
         self.kernel = kernel
-        self.folds: dict[Fold, _Accumulators] = {}
+        self.folds: dict[Fold | Scan, _Accumulators] = {}
         self.partials: dict[Fold, list[Buffer]] = {}
         self.memory: list[str] = []  # what the function's first block allocates
         self.taken: str | None = None  # the lanes that folds take of the last vector
@@ -200,6 +201,8 @@ class _Printer(Access):
                         value = self.inside(expr)
                     case IndexValue():
                         value = self.index_value(expr)
+                    case Scan():
+                        value = self.scan(expr)
                     case IndexExpr() if self.has_lanes(expr):
                         value = self.index_lanes(expr)
                     case IndexExpr():
@@ -225,6 +228,9 @@ class _Printer(Access):
         begun = [fold for fold in loop.folds if fold not in self.folds]
         for fold in begun:
             self.folds[fold] = self.identities(fold, self.fold_lanes(loop, fold))
+        started = [scan for scan in loop.scans if scan not in self.folds]
+        for scan in started:
+            self.folds[scan] = self.identities(scan, self.lanes(scan))
         whole = loop.extent - loop.extent % loop.width
         with self.lanes_of_loop(loop):
             if loop.overlaps and not loop.folds:
@@ -237,6 +243,8 @@ class _Printer(Access):
             self.rounds(loop, whole, loop.extent)
         for fold in begun:
             self.finish(fold)
+        for scan in started:
+            del self.folds[scan]
 
     @contextmanager
     def lanes_of_loop(self, loop: Loop) -> Iterator[None]:
@@ -300,7 +308,7 @@ class _Printer(Access):
         self.write(f"{index}.next = add i64 {index}, {step}")
         self.write(f"{index}.more = icmp ult i64 {index}.next, {end}")
         self.write(f"br i1 {index}.more, label %{label}, label %{after}")
-        carried = [v for fold in loop.folds for v in self.folds[fold].values]
+        carried = [v for fold in loop.carried for v in self.folds[fold].values]
         for place, value in enumerate([f"{index}.next", *carried], phis):
             self.lines[place] += f", [ {value}, %{self.block} ]"
         self.start(after)
@@ -315,7 +323,7 @@ class _Printer(Access):
         self.start(label)
         phis = len(self.lines)
         self.write(f"{index} = phi i64 [ {begin}, %{before} ]")
-        for fold in loop.folds:
+        for fold in loop.carried:
             state = self.folds[fold]
             types = [self.type(body.dtype, state.lanes) for body in fold.bodies]
             state.values = [
@@ -353,7 +361,7 @@ class _Printer(Access):
             loop = inner[0]
         return loop.width
 
-    def identities(self, fold: Fold, lanes: int) -> _Accumulators:
+    def identities(self, fold: Fold | Scan, lanes: int) -> _Accumulators:
         """The accumulators that a fold begins with."""
         values = []
         for number, body in enumerate(fold.bodies):
@@ -393,7 +401,16 @@ class _Printer(Access):
             state.lanes = middle
             typed = list(zip(state.values, types, strict=True))
 
-    def combine(self, fold: Fold, a: list[str], b: list[str], lanes: int) -> list[str]:
+    def scan(self, scan: Scan) -> str:
+        """The running value of a reduction in this round."""
+        state = self.folds[scan]
+        values = [self.use(body, state.lanes) for body in scan.bodies]
+        state.values = self.combine(scan, state.values, values, state.lanes)
+        return state.values[0]
+
+    def combine(
+        self, fold: Fold | Scan, a: list[str], b: list[str], lanes: int
+    ) -> list[str]:
         """The fold's accumulators with more values."""
         types = [body.dtype for body in fold.bodies]
         if fold.combine.startswith("arg"):

@@ -290,6 +290,17 @@ class KernelBuilder:
         parts = [self.table.part(fold, n) for n in range(len(bodies))]
         return [self.convert(p, b.dtype) for p, b in zip(parts, bodies, strict=True)]
 
+    def scan(self, combine: str, index: Index, body: Expr) -> Expr:
+        """What a body combines to up to this value of the domain's last index.
+
+        Values are combined one after the other. 16-bit floats accumulate in float32,
+        and what is given is rounded.
+        """
+        if not isinstance(index, LoopIndex):
+            return body  # of a loop that runs once
+        wide = self.convert(body, dtypes.compute_dtype(body.dtype))
+        return self.convert(self.table.scan(combine, (index,), wide), body.dtype)
+
     # -- the machine operations of the scalar table as methods
 
     add = _method("add")

@@ -21,6 +21,7 @@ from fnx.kernel.expr import (
     LoopIndex,
     Op,
     Part,
+    Scan,
     is_trivial,
 )
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
@@ -57,6 +58,8 @@ class _Checker:
             match stmt:
                 case Eval():
                     self.eval(stmt.expr, known)
+                    if isinstance(stmt.expr, Scan):
+                        self.carriers(stmt.expr, loops)
                     known |= {stmt.expr}
                 case Store():
                     self.store(stmt, known)
@@ -75,14 +78,19 @@ class _Checker:
             )
             self.require(loop.width <= loop.extent, "a vector wider than its loop")
         self.require(loop.width > 1 or not loop.overlaps, "overlaps without lanes")
-        for fold in loop.folds:
-            self.require(loop.index in fold.indices, "a loop carries a foreign fold")
+        for carried in loop.carried:
+            self.require(loop.index in carried.indices, "a loop carries a foreign fold")
         chain = (*loops, loop)
         inside = self.body(loop.body, self.entered(loop, known), chain)
-        nested = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
+        nested = {f for s in loop.body if isinstance(s, Loop) for f in s.carried}
         for fold in loop.folds:
             if fold not in nested:
                 self.fold(fold, inside, chain)
+        for scan in loop.scans:
+            self.require(loop.width == 1, "a scan has lanes along its own loop")
+            if scan not in nested:
+                self.carriers(scan, chain)
+                self.known(scan, inside)
         begun = {fold for outer in loops for fold in outer.folds}
         return frozenset(fold for fold in loop.folds if fold not in begun)
 
@@ -93,12 +101,7 @@ class _Checker:
 
     def fold(self, fold: Fold, known: frozenset[Expr], loops: tuple[Loop, ...]) -> None:
         """The innermost loop of a fold: its bodies are there, and all of its loops."""
-        carriers = [loop.index for loop in loops if fold in loop.folds]
-        innermost = [loop.index for loop in loops[-len(carriers) :]]
-        self.require(
-            carriers == innermost == list(fold.indices),
-            f"a fold by {fold.combine} is not carried by the loops of its indices",
-        )
+        self.carriers(fold, loops)
         for body in fold.bodies:
             self.known(body, known)
         if fold.combine.startswith("arg"):
@@ -106,6 +109,15 @@ class _Checker:
                 len(fold.bodies) == 2 and dtypes.is_integer(fold.bodies[1].dtype),
                 f"{fold.combine} needs a value and a position",
             )
+
+    def carriers(self, fold: Fold | Scan, loops: tuple[Loop, ...]) -> None:
+        """The loops that carry a fold or a scan are the inner ones, and all of its."""
+        carriers = [loop.index for loop in loops if fold in loop.carried]
+        innermost = [loop.index for loop in loops[-len(carriers) :]]
+        self.require(
+            carriers == innermost == list(fold.indices),
+            f"a fold by {fold.combine} is not carried by the loops of its indices",
+        )
 
     def known(self, expr: Expr, known: frozenset[Expr]) -> None:
         if isinstance(expr, Part):

@@ -1,6 +1,6 @@
 """Scalar expressions of a kernel: immutable, interned, so that equal means identical.
 
-Two families share one base: *values* (Const, Op, Load, Part, IndexValue, Inside) and
+Two families share one base: *values* (Const, Op, Load, Fold, Scan, Inside, …) and
 *index expressions* (LoopIndex, Linear, FloorDiv, Mod, AsIndex), which know their range.
 Here is what they are; `table.py`, next on the walk, is the only place that makes them.
 """
@@ -132,6 +132,27 @@ class Fold(Expr):
     @property
     def bodies(self) -> tuple[Expr, ...]:
         """The values that are combined."""
+        return self.children
+
+
+class Scan(Expr):
+    """The running value of a reduction: the bodies of all rounds so far combined.
+
+    Its loops are the innermost ones of the domain and run one round after the other.
+    """
+
+    __slots__ = ("combine", "indices")
+
+    def __init__(
+        self, combine: str, indices: tuple[LoopIndex, ...], body: Expr
+    ) -> None:
+        super().__init__(body.dtype, (body,))
+        self.combine, self.indices = combine, indices
+        self.free |= frozenset(indices)
+
+    @property
+    def bodies(self) -> tuple[Expr, ...]:
+        """The one value that is combined."""
         return self.children
 
 

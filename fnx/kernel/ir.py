@@ -21,6 +21,7 @@ from fnx.kernel.expr import (
     IndexExpr,
     Load,
     LoopIndex,
+    Scan,
     depends_on_data,
 )
 
@@ -57,7 +58,7 @@ class Loop:
     loop `overlaps`, its last vector ends at the extent and repeats some values of the
     index, which folds count once; otherwise what remains runs one by one.
     `folds` are the reductions this loop carries; one over several indices is carried by
-    each of its nested loops.
+    each of its nested loops. `scans` are those whose running value its body computes.
     """
 
     index: LoopIndex
@@ -65,6 +66,12 @@ class Loop:
     folds: tuple[Fold, ...] = ()
     width: int = 1
     overlaps: bool = False
+    scans: tuple[Scan, ...] = ()
+
+    @property
+    def carried(self) -> tuple[Fold | Scan, ...]:
+        """What goes on from round to round."""
+        return *self.folds, *self.scans
 
     @property
     def extent(self) -> int:
@@ -120,6 +127,8 @@ def _rounds_apart(loop: Loop) -> bool:
 
 def _folds_apart(loop: Loop) -> bool:
     inner = {fold for each in loops(loop.body) for fold in each.folds}
+    if loop.scans:
+        return False
     return not loop.folds or (loop.width == 1 and inner.isdisjoint(loop.folds))
 
 

@@ -28,6 +28,7 @@ from fnx.kernel.expr import (
     LoopIndex,
     Mod,
     Part,
+    Scan,
     as_index_expr,
     stride,
     terms_of,
@@ -52,6 +53,7 @@ class Nest:
         ]
         self.exprs = walk(self.roots)
         self.folds = [expr for expr in self.exprs if isinstance(expr, Fold)]
+        self.scans = [expr for expr in self.exprs if isinstance(expr, Scan)]
 
     def mapped(self, domain: tuple[LoopIndex, ...], done: dict[Expr, Expr]) -> Nest:
         """The nest with other expressions in place of all that it has."""
@@ -119,6 +121,8 @@ def _replaced(table: ExprTable, nest: Nest, replacements: _Replacements) -> Nest
         children = tuple(done[child] for child in expr.children)
         if isinstance(expr, Fold):
             done[expr] = table.fold(expr.combine, loops(expr.indices), children)
+        elif isinstance(expr, Scan):
+            done[expr] = table.scan(expr.combine, loops(expr.indices), children[0])
         elif children == expr.children:
             done[expr] = expr
         else:
@@ -153,7 +157,9 @@ def _split(table: ExprTable, nest: Nest) -> _Replacements:
 
 def _collapse(table: ExprTable, nest: Nest) -> _Replacements:
     """The first pair of nested loops that every index walks as one loop."""
-    chains = dict.fromkeys((nest.domain, *(fold.indices for fold in nest.folds)))
+    folded = [fold.indices for fold in nest.folds]
+    scanned = [scan.indices for scan in nest.scans]
+    chains = dict.fromkeys((nest.domain, *folded, *scanned))
     pairs = dict.fromkeys(p for chain in chains for p in itertools.pairwise(chain))
     if not pairs:
         return {}
@@ -200,7 +206,7 @@ def _tiled(table: ExprTable, nest: Nest) -> Nest:
     load (a transposition): a cache line of either is then used up while it is there.
     """
     *_, inner = nest.domain or (None,)
-    if inner is None or nest.folds:
+    if inner is None or nest.folds or nest.scans:
         return nest
     if any(s.combine or stride(s.offset, inner) != 1 for s in nest.stores):
         return nest

@@ -64,7 +64,9 @@ def pieces(table: ExprTable, nest: Nest) -> list[Nest]:
 def _cut(table: ExprTable, nest: Nest) -> list[Nest]:
     """The parts of the outermost loop that has points to cut at; the nest if none."""
     conditions = [expr for expr in nest.exprs if isinstance(expr, Inside)]
-    for loop in nest.domain if conditions else ():
+    carried = {loop for scan in nest.scans for loop in scan.indices}
+    loops = [loop for loop in nest.domain if loop not in carried]
+    for loop in loops if conditions else ():
         bounds = _bounds(loop, conditions, loop is nest.domain[-1])
         if len(bounds) > 2 and (len(bounds) - 1) * len(nest.exprs) <= MOST_CODE:
             return [_part(table, nest, loop, *ends) for ends in pairwise(bounds)]
@@ -175,4 +177,4 @@ def joined(bodies: Iterable[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
 def _alike(a: Loop, b: Loop) -> bool:
     """Whether two loops can be one: serial ones over the same index."""
     serial = a.width == b.width == 1
-    return serial and a.index is b.index and not a.folds and not b.folds
+    return serial and a.index is b.index and not a.carried and not b.carried

@@ -26,6 +26,7 @@ from fnx.kernel.expr import (
     Mod,
     Op,
     Part,
+    Scan,
     Terms,
     split_terms,
 )
@@ -75,7 +76,7 @@ class _Key:
                 case Loop():
                     parts.append((number(stmt.index), stmt.width, stmt.overlaps))
                     self.body(stmt.body)
-                    parts.append(tuple(number(fold) for fold in stmt.folds))
+                    parts.append(tuple(number(fold) for fold in stmt.carried))
 
     def number(self, expr: Expr) -> int:
         found = self.numbers.get(expr)
@@ -104,7 +105,7 @@ class _Key:
                 return expr.lo, expr.hi
             case Part():
                 return expr.number
-            case Fold():
+            case Fold() | Scan():
                 return expr.combine, tuple(self.number(i) for i in expr.indices)
         return None
 
@@ -207,6 +208,8 @@ class _Printer:
                 return f"0 <= {self.use(expr.index)} < {expr.extent}"
             case Fold():
                 return f"{expr.combine} fold"
+            case Scan():
+                return f"{expr.combine} over {self.use(expr.bodies[0])} so far"
         return type(expr).__name__
 
     def group(self, index: IndexExpr) -> str:

@@ -17,6 +17,7 @@ from fnx.kernel.expr import (
     Fold,
     Linear,
     LoopIndex,
+    Scan,
     depends_on_data,
     is_trivial,
     split_terms,
@@ -62,8 +63,11 @@ def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:
     """Orders of the outer loops that may be better: with another loop innermost.
 
     It must be one that some fold need not be repeated for, or that walks the stores'
-    memory. Stores that meet at one element must run in the given order.
+    memory. Stores that meet at one element must run in the given order, and scans have
+    the innermost loops.
     """
+    if nest.scans:
+        return
     if any(s.combine or depends_on_data(s.offset) for s in nest.stores):
         return
     for index in nest.domain[:-1]:
@@ -85,7 +89,8 @@ def _placed(
     _Placement(table, nest).fill(scope, nest.roots)
     scope.stmts.extend(nest.stores)
     while scope.parent is not None:
-        scope = scope.close(())
+        scans = (scan for scan in nest.scans if scope.index in scan.indices)
+        scope = scope.close((), tuple(scans))
     return tuple(root.stmts)
 
 
@@ -110,10 +115,11 @@ class Scope:
             scope = scope.parent
         return scope
 
-    def close(self, folds: tuple[Fold, ...]) -> Scope:
+    def close(self, folds: tuple[Fold, ...], scans: tuple[Scan, ...] = ()) -> Scope:
         """Append the loop to the parent's statements; gives the parent."""
         assert self.index is not None and self.parent is not None
-        self.parent.stmts.append(Loop(self.index, tuple(self.stmts), folds))
+        loop = Loop(self.index, tuple(self.stmts), folds, scans=scans)
+        self.parent.stmts.append(loop)
         return self.parent
 
 

@@ -34,6 +34,7 @@ from fnx.kernel.expr import (
     Mod,
     Op,
     Part,
+    Scan,
     as_index_expr,
     terms_of,
     walk,
@@ -105,6 +106,14 @@ class ExprTable:
         if found is None:
             found = self._new(key, Fold(combine, indices, bodies))
         assert isinstance(found, Fold)
+        return found
+
+    def scan(self, combine: str, indices: tuple[LoopIndex, ...], body: Expr) -> Expr:
+        """The running value of a reduction over at least one loop index."""
+        key = (Scan, combine, indices, body)
+        found = self._interned.get(key)
+        if found is None:
+            found = self._new(key, Scan(combine, indices, body))
         return found
 
     def part(self, fold: Fold, number: int) -> Expr:
@@ -282,6 +291,8 @@ class ExprTable:
                 return self.load(expr.buffer, as_index_expr(children[0]), mask)
             case Fold():
                 return self.fold(expr.combine, expr.indices, tuple(children))
+            case Scan():
+                return self.scan(expr.combine, expr.indices, children[0])
             case AsIndex():
                 return self.as_index(children[0], expr.lo, expr.hi)
             case Part():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from fnx import dtypes
 from fnx.kernel.expr import (
@@ -23,6 +24,7 @@ from fnx.kernel.expr import (
     LoopIndex,
     Mod,
     Op,
+    Scan,
     depends_on_data,
     stride,
 )
@@ -66,7 +68,7 @@ def scheduled_cost(body: Body) -> float:
 def _best(loop: Loop) -> tuple[float, Loop]:
     """The loop as a serial one with the best inner loops, or as a vector loop."""
     inner, body = vectorized(loop.body)
-    best = loop.extent * _round(inner, loop, 1), Loop(loop.index, body, loop.folds)
+    best = loop.extent * _round(inner, loop, 1), replace(loop, body=body)
     widths = _widths(loop)
     if not widths:
         return best
@@ -81,7 +83,7 @@ def _best(loop: Loop) -> tuple[float, Loop]:
         cost += rest * _round(serial, loop, 1)
         cost += 2 * len(loop.folds) * width.bit_length()  # lanes are combined at last
         if cost < best[0]:
-            best = cost, Loop(loop.index, loop.body, loop.folds, width, overlaps)
+            best = cost, replace(loop, width=width, overlaps=overlaps)
     return best
 
 
@@ -100,6 +102,8 @@ def _may_overlap(loop: Loop) -> bool:
 
 def _widths(loop: Loop) -> list[int]:
     """The numbers of lanes that this loop could have."""
+    if loop.scans:
+        return []  # its rounds follow each other
     index, stmts = loop.index, list(_flat(loop.body))
     if any(inner.index is index for inner in loops(loop.body)):
         return []  # a fold inside has a loop of the same index
@@ -125,7 +129,7 @@ def _most_registers(loop: Loop, operations: int, width: int) -> int:
     accumulators must stay in registers.
     """
     inner = list(loops(loop.body))
-    folds = {fold for each in (loop, *inner) for fold in each.folds}
+    folds = {fold for each in (loop, *inner) for fold in each.carried}
     if operations + sum(_update_cost(fold, width) for fold in folds) > LIGHT:
         return 2 if inner else 1
     accumulators = sum(len(fold.bodies) for fold in folds)
@@ -233,15 +237,15 @@ class _Costs:
 
 def _round(body: float, loop: Loop, width: int) -> float:
     """One round of a loop: its body, the folds' updates (not below their latency)."""
-    if not loop.folds:
+    if not loop.carried:
         return 1 + body
-    inner = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
-    own = [fold for fold in loop.folds if fold not in inner]
+    inner = {f for s in loop.body if isinstance(s, Loop) for f in s.carried}
+    own = [fold for fold in loop.carried if fold not in inner]
     updates = sum(_update_cost(fold, width) for fold in own)
     return 1 + max(body + updates, 4.0 if own else 0.0)
 
 
-def _update_cost(fold: Fold, width: int) -> float:
+def _update_cost(fold: Fold | Scan, width: int) -> float:
     each = 8 if fold.combine.startswith("arg") else 1
     sizes = (_element_size(body) for body in fold.bodies)
     return each * sum(max(width * size / REGISTER, 1) for size in sizes)

@@ -14,25 +14,31 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.primitive import MappedAxis
+from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
-from fnx.ops.families import FLOAT, NUMBER, REAL, OnHost, widened
-from fnx.ops.rearrange import check_axes
+from fnx.ops.families import FLOAT, NUMBER, REAL, widened
+from fnx.ops.rearrange import check_axes, fuses
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import padded_along
 
 Parts = tuple[Any, ...]
 
 
-class Cumulative(OnHost):
-    """Accumulates a NumPy ufunc along `axis`, from the end if `reverse`."""
+class Cumulative(Primitive):
+    """Accumulates a NumPy ufunc along `axis`, from the end if `reverse`.
 
-    def __init__(self, name: str, kinds: str, numpy: np.ufunc) -> None:
+    `combine` is what a kernel calls it, None where that has no name for it.
+    """
+
+    def __init__(
+        self, name: str, kinds: str, numpy: np.ufunc, combine: str | None
+    ) -> None:
         super().__init__(name)
         self.kinds = kinds
         self.numpy = numpy
+        self.combine = combine
 
     def infer(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         """The operand's type."""
@@ -50,6 +56,19 @@ class Cumulative(OnHost):
         if reverse:
             value = np.flip(value, axis)
         return value.astype(x.dtype, copy=False)
+
+    def steps(self, plan: Any, x: Any, *, axis: int, reverse: bool) -> None:
+        """A kernel with a running value; complex dtypes run through `reference`."""
+        if self.combine is None or not fuses([x.type]):
+            plan.host()
+        else:
+            plan.scan(self.combine, axis, reverse)
+
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
+        """The operand; the axis runs in the innermost loop."""
+        if self.combine is None or not fuses(types):
+            return {}
+        return {0: params["axis"] == types[0].ndim - 1}
 
     def batch(
         self,
@@ -150,11 +169,11 @@ def _recurrence(left: Parts, right: Parts) -> Parts:
     return mul(a, c), add(scale(c, b, bounded=True), d)
 
 
-cumsum = _CumSum("cumsum", NUMBER, np.add)
-cumprod = _CumProd("cumprod", NUMBER, np.multiply)
-cummax = _CumExtremum("cummax", REAL, np.maximum)
-cummin = _CumExtremum("cummin", REAL, np.minimum)
-cumlogsumexp = _CumLogSumExp("cumlogsumexp", FLOAT, np.logaddexp)
+cumsum = _CumSum("cumsum", NUMBER, np.add, "add")
+cumprod = _CumProd("cumprod", NUMBER, np.multiply, "mul")
+cummax = _CumExtremum("cummax", REAL, np.maximum, "max")
+cummin = _CumExtremum("cummin", REAL, np.minimum, "min")
+cumlogsumexp = _CumLogSumExp("cumlogsumexp", FLOAT, np.logaddexp, None)
 
 
 # ---------------------------------------------------------------- for other rules

@@ -169,12 +169,13 @@ class Scatter(Primitive):
         domain = domain if operand.type.size else (0,)
         plan.update(operand, (1, 2), domain, element, self.combine)
 
-    def pulled(self, types: Sequence[ArrayType], params: Any) -> Ints:
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
         """The updates, and the indices where the windows lie one after the other."""
         if not fuses(types):
-            return ()
+            return {}
         outer = params["dims"].batch_axes(types[2].ndim)
-        return (1, 2) if outer == tuple(range(len(outer))) else (2,)
+        in_order = outer == tuple(range(len(outer)))
+        return {1: True, 2: True} if in_order else {2: True}
 
 
 class _Set(Scatter):
