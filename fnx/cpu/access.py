@@ -2,7 +2,7 @@
 
 Masked loads read nothing where the mask is false: side by side they are LLVM's masked
 loads; elsewhere the offset becomes 0 there (every buffer has an element 0) and what is
-read is dropped. Receives `Load` and `Store`; next on the walk: `emit.py`.
+read is dropped. Receives `Load` and `Store`; next on the walk: `positions.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A `Module` collects kernels as internal functions `void name(ptr noalias, …)`, one for
 all kernels of the same key, and whatever driver functions a plan adds. The printer goes
 through a kernel statement by statement and decides nothing; here are its loops and
-folds, below it `access.py` and `values.py`. Next on the walk: `jit.py`.
+folds, below it `positions.py`, `access.py` and `values.py`. Next on the walk: `jit.py`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from fnx import dtypes
-from fnx.cpu.access import Access
 from fnx.cpu.grain import Share
 from fnx.cpu.llvm import Text, Writer, memory_type, register_type
+from fnx.cpu.positions import Positions
 from fnx.cpu.values import Key
-from fnx.dtypes import DType
 from fnx.kernel.expr import (
     Buffer,
     Expr,
@@ -90,7 +88,7 @@ class _Accumulators:
     lanes: int
 
 
-class _Printer(Access):
+class _Printer(Positions):
     """Prints one kernel as a function."""
 
     def __init__(self, module: Text, kernel: Kernel) -> None:
@@ -228,6 +226,9 @@ class _Printer(Access):
         begun = [fold for fold in loop.folds if fold not in self.folds]
         for fold in begun:
             self.folds[fold] = self.identities(fold, self.fold_lanes(loop, fold))
+            if self.rises(fold):
+                state = self.folds[fold]
+                state.values[1] = self.first_position(fold, loop, state.lanes)
         started = [scan for scan in loop.scans if scan not in self.folds]
         for scan in started:
             self.folds[scan] = self.identities(scan, self.lanes(scan))
@@ -346,7 +347,9 @@ class _Printer(Access):
                     values = [self.use(body, state.lanes) for body in fold.bodies]
                     if self.taken and self.vector in fold.indices:
                         values = self.or_identities(fold, values)
-                    state.values = self.combine(fold, state.values, values, state.lanes)
+                    state.values = self.combine(
+                        fold, state.values, values, state.lanes, self.rises(fold)
+                    )
 
     # -- folds
 
@@ -409,38 +412,20 @@ class _Printer(Access):
         return state.values[0]
 
     def combine(
-        self, fold: Fold | Scan, a: list[str], b: list[str], lanes: int
+        self,
+        fold: Fold | Scan,
+        a: list[str],
+        b: list[str],
+        lanes: int,
+        rises: bool = False,
     ) -> list[str]:
         """The fold's accumulators with more values."""
         types = [body.dtype for body in fold.bodies]
         if fold.combine.startswith("arg"):
-            return self.better(fold.combine, types, a, b, lanes)
+            choose = self.later if rises else self.better
+            return choose(fold.combine, types, a, b, lanes)
         return [
             self.row(fold.combine, [x, y], [t, t], t, lanes)
-            for x, y, t in zip(a, b, types, strict=True)
-        ]
-
-    def better(
-        self, combine: str, types: list[DType], a: list[str], b: list[str], lanes: int
-    ) -> list[str]:
-        """The better of two (value, position) pairs: NaN, then the lower position."""
-        value, position = types
-        flag = dtypes.bool_
-
-        def test(name: str, x: str, y: str, dtype: DType = flag) -> str:
-            return self.row(name, [x, y], [dtype, dtype], flag, lanes)
-
-        wins = test("gt" if combine == "argmax" else "lt", b[0], a[0], value)
-        ties = test("eq", b[0], a[0], value)
-        if dtypes.is_float(value):
-            was_nan, is_nan = (test("ne", x[0], x[0], value) for x in (a, b))
-            was_none = self.row("not", [was_nan], [flag], flag, lanes)
-            wins = test("or", wins, test("and", is_nan, was_none))
-            ties = test("or", ties, test("and", was_nan, is_nan))
-        earlier = test("lt", b[1], a[1], position)
-        takes = test("or", wins, test("and", ties, earlier))
-        return [
-            self.row("select", [takes, y, x], [flag, t, t], t, lanes)
             for x, y, t in zip(a, b, types, strict=True)
         ]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import fnx
+import fnx.numpy as fnp
 from fnx.core.primitive import primitive
 from fnx.core.trace import trace
 from fnx.kernel.build import KernelBuilder
@@ -117,3 +119,27 @@ def test_a_sum_of_negative_zeros_keeps_its_sign():
     assert negative(1)
     assert negative(4, 2)
     assert not negative(0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "u1", "i8"])
+@pytest.mark.parametrize("shape", [(1,), (37,), (5, 33), (300, 41), (140_000,)])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_positions_of_what_nothing_beats(name, shape, dtype):
+    largest = name == "argmin"
+    if dtype[0] == "f":
+        worst = np.inf if largest else -np.inf
+    else:
+        info = np.iinfo(dtype)
+        worst = info.max if largest else info.min
+    rng = np.random.default_rng(0)
+    flat = np.full(shape, worst, dtype)
+    some = np.where(rng.random(shape) < 0.9, flat, flat.dtype.type(3))
+    many = rng.integers(0, 4, shape).astype(dtype)
+    arrays = [flat, some, many]
+    if dtype[0] == "f":
+        nan = np.dtype(dtype).type("nan")
+        arrays.append(np.where(rng.random(shape) < 0.1, nan, some))
+    for x in arrays:
+        for axis in range(x.ndim):
+            found = fnx.jit(lambda x, axis=axis: getattr(fnp, name)(x, axis))(x)
+            np.testing.assert_array_equal(found, getattr(np, name)(x, axis))
