@@ -14,7 +14,7 @@ from fnx.cpu.llvm import Text, literal, memory_type, overload
 from fnx.cpu.values import Values, index_bits, signed_integer
 from fnx.dtypes import DType
 from fnx.kernel import scalar
-from fnx.kernel.expr import Buffer, IndexExpr, Load, stride
+from fnx.kernel.expr import Buffer, IndexExpr, Load, LoopIndex, stride
 from fnx.kernel.ir import Store
 
 
@@ -24,6 +24,10 @@ class Access(Values):
     def __init__(self, module: Text, buffers: Sequence[Buffer]) -> None:
         super().__init__(module)
         self.pointers = {buffer: f"%b{n}" for n, buffer in enumerate(buffers)}
+        # In a square, the loop across the lanes, its round, and transposed loads.
+        self.across: LoopIndex | None = None
+        self.round = 0
+        self.columns: dict[Load, list[str]] = {}
 
     def row(
         self, name: str, args: list[str], types: list[DType], result: DType, lanes: int
@@ -111,8 +115,61 @@ class Access(Values):
             return self.get(load.buffer, first, self.width)
         if step == -1:
             return self.load_reversed(load.buffer, first)
+        if self.across is not None and stride(load.offset, self.across) == 1:
+            if self.round == 0:
+                self.columns[load] = self.transposed(load.buffer, first, step)
+            return self.columns[load][self.round]
         offsets = [self.emit(f"add i64 {first}, {n * step}") for n in range(self.width)]
         return self.collect(load.buffer, offsets)
+
+    def transposed(self, buffer: Buffer, first: str, step: int) -> list[str]:
+        """The columns of a square whose rows lie side by side, so many steps apart."""
+        width, type_ = self.width, memory_type(buffer.dtype)
+        rows = []
+        for n in range(width):
+            offset = self.emit(f"add i64 {first}, {n * step}") if n else first
+            rows.append(self.get(buffer, offset, width))
+        lanes = min(16 // buffer.dtype.itemsize, width)  # of a half of a register
+        groups = [rows[n : n + lanes] for n in range(0, width, lanes)]
+        halves = [self.interleaved(group, type_) for group in groups]
+        if len(halves) == 1:
+            return halves[0]
+        columns = []
+        for first_lane in range(0, width, lanes):
+            chosen = range(first_lane, first_lane + lanes)
+            both = [*chosen, *(width + lane for lane in chosen)]
+            for low, high in zip(*halves, strict=True):
+                columns.append(self.blend(low, high, type_, both))
+        return columns
+
+    def interleaved(self, rows: list[str], type_: str) -> list[str]:
+        """Rows transposed within each half of a register.
+
+        Each turn interleaves the first rows with the others: a perfect shuffle, which
+        brings every element home after log2(n) turns.
+        """
+        width, lanes = self.width, len(rows)
+        turn = lanes
+        while turn > 1:
+            middle, shuffled = lanes // 2, list[str]()
+            for a, b in zip(rows[:middle], rows[middle:], strict=True):
+                for first in (0, middle):
+                    chosen = [
+                        n
+                        for half in range(0, width, lanes)
+                        for low in range(half + first, half + first + middle)
+                        for n in (low, low + width)
+                    ]
+                    shuffled.append(self.blend(a, b, type_, chosen))
+            rows, turn = shuffled, turn // 2
+        return rows
+
+    def blend(self, a: str, b: str, type_: str, chosen: Sequence[int]) -> str:
+        """Lanes of two vectors; those of the second count on from the first's."""
+        vector = f"<{self.width} x {type_}>"
+        mask = ", ".join(f"i32 {lane}" for lane in chosen)
+        mask = f"<{len(chosen)} x i32> <{mask}>"
+        return self.emit(f"shufflevector {vector} {a}, {vector} {b}, {mask}")
 
     def load_reversed(self, buffer: Buffer, last: str) -> str:
         """Elements side by side, the last one first."""

@@ -210,6 +210,8 @@ class _Printer(Positions):
                 self.know(expr, value)
             case Store():
                 self.store(stmt)
+            case Loop() if stmt.across and stmt.extent == self.width:
+                self.square(stmt)
             case Loop():
                 self.loop(stmt)
 
@@ -220,6 +222,14 @@ class _Printer(Positions):
         return self.row(op.name, args, [arg.dtype for arg in op.args], op.dtype, lanes)
 
     # -- loops
+
+    def square(self, loop: Loop) -> None:
+        """The rounds of a loop across the lanes, one printed after the other."""
+        self.across, self.columns = loop.index, {}
+        for number in range(loop.extent):
+            self.round = number
+            self.one_round(loop, str(number))
+        self.across = None
 
     def loop(self, loop: Loop) -> None:
         """A loop, and the folds that begin and end with it."""

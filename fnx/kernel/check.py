@@ -78,6 +78,8 @@ class _Checker:
             )
             self.require(loop.width <= loop.extent, "a vector wider than its loop")
         self.require(loop.width > 1 or not loop.overlaps, "overlaps without lanes")
+        bare = loop.width == 1 and not loop.carried
+        self.require(bare or not loop.across, "a loop across lanes has more to do")
         for carried in loop.carried:
             self.require(loop.index in carried.indices, "a loop carries a foreign fold")
         chain = (*loops, loop)

@@ -42,9 +42,12 @@ class Nest:
     """Stores that run for every index of a domain, and all that they compute."""
 
     def __init__(
-        self, domain: tuple[LoopIndex, ...], stores: tuple[Store, ...]
+        self,
+        domain: tuple[LoopIndex, ...],
+        stores: tuple[Store, ...],
+        across: LoopIndex | None = None,
     ) -> None:
-        self.domain, self.stores = domain, stores
+        self.domain, self.stores, self.across = domain, stores, across
         self.roots = [
             root
             for store in stores
@@ -73,8 +76,14 @@ class Nest:
 BLOCK = 4096
 """A sum of more than twice as many floats is made of sums over blocks of about this."""
 
-LONG = 64
+LONG = 16
 """Loops at least so long are tiled where they transpose."""
+
+MOST_CODE = 400
+"""The expressions of all the rows of a square at most, which are printed in a row."""
+
+REGISTER = 32
+"""Bytes of a vector register; the same on every machine, so that sums are too."""
 
 
 def split_loops(table: ExprTable, nest: Nest) -> Nest:
@@ -84,8 +93,8 @@ def split_loops(table: ExprTable, nest: Nest) -> Nest:
     return nest
 
 
-def rewrite_loops(table: ExprTable, nest: Nest) -> Nest:
-    """A nest of split loops over loops that are better to schedule."""
+def rewrite_loops(table: ExprTable, nest: Nest) -> list[Nest]:
+    """A nest of split loops over loops that are better to schedule; perhaps several."""
     while replacements := _collapse(table, nest):
         nest = _replaced(table, nest, replacements)
     while (blocked := _blocked(table, nest)) is not None:
@@ -199,27 +208,51 @@ def _together(outer: LoopIndex, inner: LoopIndex, chain: tuple[LoopIndex, ...]) 
 # ---------------------------------------------------------------- tiles
 
 
-def _tiled(table: ExprTable, nest: Nest) -> Nest:
+def _tiled(table: ExprTable, nest: Nest) -> list[Nest]:
     """The nest with a few steps of an outer loop inside of the innermost one.
 
     Done where the innermost loop walks the stores' memory and the outer one that of a
-    load (a transposition): a cache line of either is then used up while it is there.
+    load (a transposition): squares of elements are then read as rows, whichever of the
+    two loops the rows lie along. What no square covers is a nest of its own.
     """
     *_, inner = nest.domain or (None,)
     if inner is None or nest.folds or nest.scans:
-        return nest
+        return [nest]
     if any(s.combine or stride(s.offset, inner) != 1 for s in nest.stores):
-        return nest
-    loads = [expr.offset for expr in nest.exprs if isinstance(expr, Load)]
+        return [nest]
+    loads = [expr for expr in nest.exprs if isinstance(expr, Load)]
     for outer in nest.domain[:-1]:
-        size = _tile_size(outer.extent)
-        if size and any(_is_transposed(offset, outer, inner) for offset in loads):
-            tile = _loop(table, (outer.tag, "tile", size), outer.extent // size)
-            step = _loop(table, (outer.tag, "step", size), size)
-            replacement = _Replacement(tile * size + step, (tile,))
-            tiled = _replaced(table, nest, {outer: replacement})
-            return Nest((*tiled.domain, step), tiled.stores)
-    return nest
+        crossing = [x for x in loads if _is_transposed(x.offset, outer, inner)]
+        if crossing and outer.extent >= LONG:
+            sizes = [expr.dtype.itemsize for expr in nest.exprs if _is_value(expr)]
+            sizes += [store.buffer.dtype.itemsize for store in nest.stores]
+            size = REGISTER // max(sizes)
+            while size > min(outer.extent, inner.extent):
+                size //= 2
+            return _squares(table, nest, outer, size) if size > 1 else [nest]
+    return [nest]
+
+
+def _is_value(expr: Expr) -> bool:
+    return not isinstance(expr, IndexExpr)
+
+
+def _squares(table: ExprTable, nest: Nest, outer: LoopIndex, size: int) -> list[Nest]:
+    """A nest of squares of so many rows, and one of the rows that are left."""
+    whole = outer.extent // size
+    tile = table.loop((outer.tag, "tile", size), whole)
+    step = _loop(table, (outer.tag, "step", size), size)
+    loops = (tile,) if isinstance(tile, LoopIndex) else ()
+    replacement = _Replacement(tile * size + step, loops)
+    tiled = _replaced(table, nest, {outer: replacement})
+    across = step if len(nest.exprs) * size <= MOST_CODE else None
+    nests = [Nest((*tiled.domain, step), tiled.stores, across)]
+    if rest := outer.extent - whole * size:
+        row = table.loop((outer.tag, "rest", rest), rest)
+        loops = (row,) if isinstance(row, LoopIndex) else ()
+        replacement = _Replacement(row + whole * size, loops)
+        nests.append(_replaced(table, nest, {outer: replacement}))
+    return nests
 
 
 def _is_transposed(offset: IndexExpr, outer: LoopIndex, inner: LoopIndex) -> bool:
@@ -227,14 +260,6 @@ def _is_transposed(offset: IndexExpr, outer: LoopIndex, inner: LoopIndex) -> boo
     step = stride(offset, inner)
     far = step is not None and abs(step) > 1 and inner.extent >= LONG
     return far and stride(offset, outer) in (1, -1)
-
-
-def _tile_size(extent: int) -> int:
-    """A divisor of a long extent near that of a cache line; 0 where there is none."""
-    if extent < LONG:
-        return 0
-    sizes = [n for n in range(4, min(32, extent // 2) + 1) if extent % n == 0]
-    return min(sizes, key=lambda n: abs(n - 12), default=0)
 
 
 # ---------------------------------------------------------------- blocked folds

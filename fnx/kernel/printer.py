@@ -74,7 +74,8 @@ class _Key:
                     mask = None if stmt.mask is None else number(stmt.mask)
                     parts.append((*place, number(stmt.value), stmt.combine, mask))
                 case Loop():
-                    parts.append((number(stmt.index), stmt.width, stmt.overlaps))
+                    how = stmt.width, stmt.overlaps, stmt.across
+                    parts.append((number(stmt.index), *how))
                     self.body(stmt.body)
                     parts.append(tuple(number(fold) for fold in stmt.carried))
 
@@ -155,6 +156,7 @@ class _Printer:
         index = self.names[loop.index] = f"i{len(self.loops)}"
         self.loops.append(loop.index)
         step = f" by {loop.width}" if loop.width > 1 else ""
+        step += " across" if loop.across else ""
         new = [fold for fold in loop.folds if fold not in self.names]
         for fold in new:
             self.names[fold] = f"f{self.folds}"

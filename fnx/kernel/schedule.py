@@ -44,8 +44,8 @@ def schedule(
 ) -> Kernel:
     """The kernel that does these stores for every index of the domain."""
     whole = split_loops(table, Nest(domain, stores))
-    parts = [rewrite_loops(table, nest) for nest in pieces(table, whole)]
-    body = joined(_cheapest(table, nest) for nest in parts)
+    parts = (rewrite_loops(table, nest) for nest in pieces(table, whole))
+    body = joined(_cheapest(table, nest) for part in parts for nest in part)
     return Kernel(name, buffers, body, structural_key(buffers, body))
 
 
@@ -66,7 +66,7 @@ def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:
     memory. Stores that meet at one element must run in the given order, and scans have
     the innermost loops.
     """
-    if nest.scans:
+    if nest.scans or nest.across:
         return
     if any(s.combine or depends_on_data(s.offset) for s in nest.stores):
         return
@@ -90,7 +90,7 @@ def _placed(
     scope.stmts.extend(nest.stores)
     while scope.parent is not None:
         scans = (scan for scan in nest.scans if scope.index in scan.indices)
-        scope = scope.close((), tuple(scans))
+        scope = scope.close((), tuple(scans), across=scope.index is nest.across)
     return tuple(root.stmts)
 
 
@@ -115,10 +115,16 @@ class Scope:
             scope = scope.parent
         return scope
 
-    def close(self, folds: tuple[Fold, ...], scans: tuple[Scan, ...] = ()) -> Scope:
+    def close(
+        self,
+        folds: tuple[Fold, ...],
+        scans: tuple[Scan, ...] = (),
+        across: bool = False,
+    ) -> Scope:
         """Append the loop to the parent's statements; gives the parent."""
         assert self.index is not None and self.parent is not None
-        loop = Loop(self.index, tuple(self.stmts), folds, scans=scans)
+        stmts = tuple(self.stmts)
+        loop = Loop(self.index, stmts, folds, scans=scans, across=across)
         self.parent.stmts.append(loop)
         return self.parent
 

@@ -29,9 +29,7 @@ from fnx.kernel.expr import (
     stride,
 )
 from fnx.kernel.ir import Eval, Loop, Stmt, Store, loops
-
-REGISTER = 32
-"""Bytes of a vector register; the same on every machine, so that sums are too."""
+from fnx.kernel.loops import REGISTER
 
 LIGHT = 10
 """A loop over at most this many operations may use several registers for each."""
@@ -102,7 +100,7 @@ def _may_overlap(loop: Loop) -> bool:
 
 def _widths(loop: Loop) -> list[int]:
     """The numbers of lanes that this loop could have."""
-    if loop.scans:
+    if loop.scans or loop.across:
         return []  # its rounds follow each other
     index, stmts = loop.index, list(_flat(loop.body))
     if any(inner.index is index for inner in loops(loop.body)):

@@ -110,7 +110,18 @@ def test_transpositions_are_tiled():
     )
     i, j = k.domain((96, 80))
     k.store(target, i * 80 + j, k.load(source, j * 96 + i))
-    assert skeleton(k.finish("transposed")) == ["8 by 1", "  80 by 8", "    12 by 1"]
+    assert skeleton(k.finish("transposed")) == ["12 by 1", "  80 by 8", "    8 by 1"]
+
+
+def test_rows_that_fill_no_square_are_a_nest_of_their_own():
+    k = KernelBuilder()
+    source, target = (
+        k.buffer(n, F32, 99 * 80, r) for n, r in (("x", "in"), ("y", "out"))
+    )
+    i, j = k.domain((99, 80))
+    k.store(target, i * 80 + j, k.load(source, j * 99 + i))
+    squares = ["12 by 1", "  80 by 8", "    8 by 1"]
+    assert skeleton(k.finish("transposed")) == [*squares, "3 by 1", "  80 by 8"]
 
 
 # ---------------------------------------------------------------- folds
