@@ -115,12 +115,35 @@ class Access(Values):
             return self.get(load.buffer, first, self.width)
         if step == -1:
             return self.load_reversed(load.buffer, first)
-        if self.across is not None and stride(load.offset, self.across) == 1:
-            if self.round == 0:
+        across = self.across
+        if across is not None and stride(load.offset, across) == 1:
+            number = self.round % self.width
+            if number == 0:
                 self.columns[load] = self.transposed(load.buffer, first, step)
-            return self.columns[load][self.round]
+            return self.columns[load][number]
+        if 2 <= step <= 3:
+            return self.load_spaced(load.buffer, first, step)
         offsets = [self.emit(f"add i64 {first}, {n * step}") for n in range(self.width)]
         return self.collect(load.buffer, offsets)
+
+    def load_spaced(self, buffer: Buffer, first: str, step: int) -> str:
+        """Every second or third element, from rows of which the last ends with one."""
+        width, type_ = self.width, memory_type(buffer.dtype)
+        wanted = [n * step for n in range(width)]
+        row = self.get(buffer, first, width)
+        chosen = [n if n < width else 0 for n in wanted]
+        found = self.shuffle(row, type_, width, chosen)
+        for begin in range(width, wanted[-1] + 1, width):
+            begins = min(begin, wanted[-1] + 1 - width)
+            offset = self.emit(f"add i64 {first}, {begins}")
+            row = self.get(buffer, offset, width)
+            places = [n - begins + width for n in wanted]
+            chosen = [
+                place if begin <= n < begin + width else lane
+                for lane, (n, place) in enumerate(zip(wanted, places, strict=True))
+            ]
+            found = self.blend(found, row, type_, chosen)
+        return found
 
     def transposed(self, buffer: Buffer, first: str, step: int) -> list[str]:
         """The columns of a square whose rows lie side by side, so many steps apart."""

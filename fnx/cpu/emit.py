@@ -210,7 +210,7 @@ class _Printer(Positions):
                 self.know(expr, value)
             case Store():
                 self.store(stmt)
-            case Loop() if stmt.across and stmt.extent == self.width:
+            case Loop() if stmt.across and self.makes_squares(stmt):
                 self.square(stmt)
             case Loop():
                 self.loop(stmt)
@@ -222,6 +222,10 @@ class _Printer(Positions):
         return self.row(op.name, args, [arg.dtype for arg in op.args], op.dtype, lanes)
 
     # -- loops
+
+    def makes_squares(self, loop: Loop) -> bool:
+        """Whether the rounds of a loop across the lanes are a multiple of them."""
+        return self.vector is not None and loop.extent % self.width == 0
 
     def square(self, loop: Loop) -> None:
         """The rounds of a loop across the lanes, one printed after the other."""

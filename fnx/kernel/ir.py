@@ -59,9 +59,9 @@ class Loop:
     index, which folds count once; otherwise what remains runs one by one.
     `folds` are the reductions this loop carries; one over several indices is carried by
     each of its nested loops. `scans` are those whose running value its body computes.
-    A loop `across` has as many rounds as the vector loop around it has lanes, and some
-    load walks memory along it: together they are a square that a backend may read row
-    by row and transpose in registers.
+    A loop `across` has as many rounds as the vector loop around it has lanes, or a
+    multiple, and some load walks memory along it: together they are squares that a
+    backend may read row by row and transpose in registers.
     """
 
     index: LoopIndex

@@ -229,6 +229,8 @@ def _tiled(table: ExprTable, nest: Nest) -> list[Nest]:
             size = REGISTER // max(sizes)
             while size > min(outer.extent, inner.extent):
                 size //= 2
+            if outer.extent >= 8 * size or outer.extent % (2 * size) == 0:
+                size *= 2  # whole cache lines
             return _squares(table, nest, outer, size) if size > 1 else [nest]
     return [nest]
 

@@ -218,7 +218,9 @@ class _Costs:
     def load(self, load: Load, index: LoopIndex) -> None:
         """Count a load: rows by the register, anything else by the lane."""
         step, size = stride(load.offset, index), load.dtype.itemsize
-        if step not in (1, -1, 0) or (load.mask is not None and size < 4):
+        if step in (2, 3) and load.mask is None:
+            self.per_register[size] += 4 * step - 3
+        elif step not in (1, -1, 0) or (load.mask is not None and size < 4):
             self.per_lane += 1.5
         else:
             self.per_register[size] += 1 if step == 1 and load.mask is None else 2

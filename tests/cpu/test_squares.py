@@ -1,4 +1,4 @@
-"""Transpositions, which read squares row by row: NumPy's elements at every shape."""
+"""Transposed and spaced reads: rows side by side, then shuffled in registers."""
 
 from __future__ import annotations
 
@@ -81,3 +81,12 @@ def test_long_chains_are_not_printed_eight_times():
 
     x, y = numbers(64, 48) / 100, numbers(48, 64)
     assert "across" not in fnx.jit(function).lower(x, y).as_text("kernel")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("step", [2, 3, 4, -2])
+@pytest.mark.parametrize("size", [5, 24, 67, 300])
+def test_every_second_or_third_element(dtype, step, size):
+    x = numbers(3, size, dtype=dtype)
+    np.testing.assert_array_equal(run(lambda x: x[:, ::step], x), x[:, ::step])
+    np.testing.assert_array_equal(run(lambda x: x[1, 1::step], x), x[1, 1::step])
