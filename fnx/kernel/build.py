@@ -24,6 +24,7 @@ from fnx.kernel.expr import (
     Const,
     Expr,
     IndexExpr,
+    IndexValue,
     LoopIndex,
     Op,
 )
@@ -182,12 +183,28 @@ class KernelBuilder:
             return None if value != value else self.constant(value, result)
         if len(args) != 2:
             return None
+        if row.name in _ORDER and dtypes.is_integer(args[0].dtype):
+            return self._index_test(row.name, *args)
         x, y = args
         if isinstance(y, Const) and _is_neutral(row.name, y):
             return x
         if isinstance(x, Const) and row.name in _COMMUTE and _is_neutral(row.name, x):
             return y
         return None
+
+    def _index_test(self, name: str, x: Expr, y: Expr) -> Expr | None:
+        """A comparison of an index with a number, as what ranges and cuts decide."""
+        if isinstance(x, Const):
+            x, y, name = y, x, _ORDER[name]
+        if not isinstance(x, IndexValue) or not isinstance(y, Const):
+            return None
+        lo, hi = x.index.range
+        info, bound = np.iinfo(x.dtype), int(y.value)
+        if lo < info.min or info.max < hi:
+            return None  # the index wraps around in this dtype
+        bound += name in ("le", "gt")
+        above = name in ("gt", "ge")
+        return self.inside(x.index, *((bound, hi + 1) if above else (lo, bound)))
 
     def _check(self, row: scalar.ScalarOp, args: tuple[Expr, ...]) -> None:
         types = {arg.dtype for arg in args}
@@ -335,6 +352,8 @@ class KernelBuilder:
     select = _method("select")
 
 
+# Comparisons by order, each with the one that has its operands exchanged.
+_ORDER = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _COMMUTE = {"add", "mul", "and", "or", "xor"}
 # Where the neutral (second) operand is not that of a fold.
 _NEUTRAL = {"sub": 0, "xor": 0, "shl": 0, "div": 1}

@@ -145,3 +145,25 @@ def test_pieces_of_images_share_the_loop_over_them():
     assert sum(line.startswith("  for") for line in text.splitlines()) == 1
     found = run(lambda x: fnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), x)
     np.testing.assert_array_equal(found, np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))))
+
+
+@pytest.mark.parametrize("name", ["less", "less_equal", "greater", "greater_equal"])
+@pytest.mark.parametrize("bound", [-1, 0, 1, 9999, 12345, 19999, 20000])
+@pytest.mark.parametrize("swap", [False, True])
+def test_comparisons_of_an_index_with_a_number(name, bound, swap):
+    x = numbers(20000)
+
+    def function(np_, x):
+        sides = (np_.arange(20000), bound)
+        compare = getattr(np_, name)
+        return np_.where(compare(*(sides[::-1] if swap else sides)), x, -x)
+
+    assert "select" not in kernels(lambda x: function(fnp, x), x)
+    np.testing.assert_array_equal(run(lambda x: function(fnp, x), x), function(np, x))
+
+
+def test_an_index_that_wraps_around_is_compared_as_a_number():
+    def function(np_):
+        return np_.arange(300).astype(np.int8) < 5
+
+    np.testing.assert_array_equal(run(lambda: function(fnp)), function(np))
