@@ -33,11 +33,14 @@ from fnx.kernel.table import ExprTable
 LEAST = 8192
 """The elements of a domain that is worth cutting."""
 
-MOST = 12
+MOST = 64
 """The number of pieces at most."""
 
 MOST_CODE = 400
-"""The expressions of all pieces together at most."""
+"""The expressions of all pieces together at most, unless they are fewer than before."""
+
+MOST_WORK = 20_000
+"""The expressions that cutting one loop may look at."""
 
 NARROW = 32
 """The innermost loop is not cut into pieces which all are narrower."""
@@ -49,12 +52,13 @@ def pieces(table: ExprTable, nest: Nest) -> list[Nest]:
         return [nest]
     if any(store.combine or depends_on_data(store.offset) for store in nest.stores):
         return [nest]  # they run in the order of the domain
-    done, pending = list[Nest](), [nest]
+    done, pending, before = list[Nest](), [nest], len(nest.exprs)
     while pending:
         nest = pending.pop()
         parts = _cut(table, nest)
         too_many = len(done) + len(pending) + len(parts) > MOST
-        if len(parts) == 1 or too_many:
+        code = sum(len(part.exprs) for part in (*done, *pending, *parts))
+        if len(parts) == 1 or too_many or code > max(MOST_CODE, 2 * before):
             done.append(nest)
         else:
             pending += reversed(parts)
@@ -68,7 +72,8 @@ def _cut(table: ExprTable, nest: Nest) -> list[Nest]:
     loops = [loop for loop in nest.domain if loop not in carried]
     for loop in loops if conditions else ():
         bounds = _bounds(loop, conditions, loop is nest.domain[-1])
-        if len(bounds) > 2 and (len(bounds) - 1) * len(nest.exprs) <= MOST_CODE:
+        work = (len(bounds) - 1) * len(nest.exprs)
+        if 2 < len(bounds) <= MOST + 1 and work <= MOST_WORK:
             return [_part(table, nest, loop, *ends) for ends in pairwise(bounds)]
     return [nest]
 
