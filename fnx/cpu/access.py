@@ -259,6 +259,27 @@ class Access(Values):
         else:
             self.put(store.buffer, self.index(store.offset), value, lanes)
 
+    def store_interleaved(self, stores: Sequence[Store]) -> None:
+        """Write what several stores write side by side: the lanes of all in turn."""
+        count, width, buffer = len(stores), self.width, stores[0].buffer
+        values = [
+            self.to_memory(self.use(store.value, width), buffer.dtype, width)
+            for store in stores
+        ]
+        first = self.index(stores[0].offset)
+        for begin in range(0, count * width, width):
+            row = values[0]
+            for number, value in enumerate(values):
+                chosen = [
+                    (begin + lane) // count + (width if number else 0)
+                    if (begin + lane) % count == number
+                    else lane
+                    for lane in range(width)
+                ]
+                row = self.blend(row, value, memory_type(buffer.dtype), chosen)
+            offset = self.emit(f"add i64 {first}, {begin}")
+            self.put(buffer, offset, row, width)
+
     def store_masked(self, store: Store, value: str) -> None:
         """Write elements side by side where the mask is true."""
         assert store.mask is not None

@@ -35,6 +35,7 @@ from fnx.kernel.ir import (
     Stmt,
     Store,
     fold_identity,
+    interleaved,
 )
 
 RUN = "fnx_run"
@@ -350,8 +351,14 @@ class _Printer(Positions):
     def one_round(self, loop: Loop, index: str) -> None:
         """The body of a loop, and the folds that it is the innermost loop of."""
         with self.scope(loop.index, index):
+            vector = self.vector
+            groups = [] if vector is None else interleaved(loop.body, vector)
+            together = {store for group in groups for store in group}
             for stmt in loop.body:
-                self.stmt(stmt)
+                if stmt not in together:
+                    self.stmt(stmt)
+            for group in groups:
+                self.store_interleaved(group)
             inner = {f for s in loop.body if isinstance(s, Loop) for f in s.folds}
             for fold in loop.folds:
                 if fold in self.partials:

@@ -47,7 +47,7 @@ class Scope:
 
     index: LoopIndex | None = None
     values: dict[Key, str] = field(default_factory=dict)
-    broadcasts: dict[tuple[str, int], str] = field(default_factory=dict)
+    broadcasts: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
 
 class Values(Writer):
@@ -97,7 +97,7 @@ class Values(Writer):
     def spread(self, value: str, type_: str, lanes: int) -> str:
         """A scalar in every lane; done once in a loop."""
         known = self.scopes[-1].broadcasts
-        key = value, lanes
+        key = value, type_, lanes  # a number may have any type
         if key not in known:
             known[key] = self.broadcast(value, type_, lanes)
         return known[key]

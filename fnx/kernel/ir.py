@@ -22,7 +22,9 @@ from fnx.kernel.expr import (
     Load,
     LoopIndex,
     Scan,
+    Terms,
     depends_on_data,
+    terms_of,
 )
 
 
@@ -103,6 +105,26 @@ def loops(body: tuple[Stmt, ...]) -> Iterator[Loop]:
         if isinstance(stmt, Loop):
             yield stmt
             yield from loops(stmt.body)
+
+
+def interleaved(body: tuple[Stmt, ...], index: LoopIndex) -> list[tuple[Store, ...]]:
+    """Stores of a loop's body that together write side by side, lane by lane.
+
+    They have the loop's stride in common, and are as many as it has elements.
+    """
+    groups: dict[tuple[Buffer, Terms], dict[int, Store]] = {}
+    for store in (stmt for stmt in body if isinstance(stmt, Store)):
+        if store.combine is None and store.mask is None:
+            terms, offset = terms_of(store.offset)
+            groups.setdefault((store.buffer, terms), {})[offset] = store
+    found = list[tuple[Store, ...]]()
+    for (_, terms), stores in groups.items():
+        step, first = dict(terms).get(index, 0), min(stores)
+        together = range(first, first + step)
+        steady = not any(index in a.free for a, _ in terms if a is not index)
+        if 1 < step == len(stores) and steady and all(n in stores for n in together):
+            found.append(tuple(stores[n] for n in together))
+    return found
 
 
 def parallel_loops(kernel: Kernel) -> tuple[Loop, ...]:

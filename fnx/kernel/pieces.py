@@ -42,6 +42,9 @@ MOST_CODE = 400
 MOST_WORK = 20_000
 """The expressions that cutting one loop may look at."""
 
+FEW = 4
+"""The rounds of an innermost loop that is unrolled."""
+
 NARROW = 32
 """The innermost loop is not cut into pieces which all are narrower."""
 
@@ -63,6 +66,25 @@ def pieces(table: ExprTable, nest: Nest) -> list[Nest]:
         else:
             pending += reversed(parts)
     return done
+
+
+def unrolled(table: ExprTable, nest: Nest) -> Nest:
+    """The nest without an innermost loop of a few rounds, each of them in a row.
+
+    Done where it walks the stores' memory: what they write is then interleaved.
+    """
+    *outer, loop = nest.domain or (None,)
+    if not outer or loop is None or not 2 <= loop.extent <= FEW or nest.scans:
+        return nest
+    if nest.folds or len(nest.exprs) * loop.extent > MOST_CODE:
+        return nest
+    if any(s.combine or s.mask or stride(s.offset, loop) != 1 for s in nest.stores):
+        return nest
+    if any(stride(s.offset, outer[-1]) != loop.extent for s in nest.stores):
+        return nest
+    rounds = [_part(table, nest, loop, n, n + 1) for n in range(loop.extent)]
+    stores = tuple(store for each in rounds for store in each.stores)
+    return Nest(tuple(outer), stores)
 
 
 def _cut(table: ExprTable, nest: Nest) -> list[Nest]:

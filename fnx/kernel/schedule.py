@@ -26,7 +26,7 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
 from fnx.kernel.loops import Nest, rewrite_loops, split_loops
-from fnx.kernel.pieces import joined, pieces
+from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import vectorized
@@ -44,7 +44,11 @@ def schedule(
 ) -> Kernel:
     """The kernel that does these stores for every index of the domain."""
     whole = split_loops(table, Nest(domain, stores))
-    parts = (rewrite_loops(table, nest) for nest in pieces(table, whole))
+    parts = [
+        rewrite_loops(table, unrolled(table, nest))
+        for piece in pieces(table, whole)
+        for nest in rewrite_loops(table, piece)
+    ]
     body = joined(_cheapest(table, nest) for part in parts for nest in part)
     return Kernel(name, buffers, body, structural_key(buffers, body))
 

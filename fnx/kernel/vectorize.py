@@ -28,7 +28,7 @@ from fnx.kernel.expr import (
     depends_on_data,
     stride,
 )
-from fnx.kernel.ir import Eval, Loop, Stmt, Store, loops
+from fnx.kernel.ir import Eval, Loop, Stmt, Store, interleaved, loops
 from fnx.kernel.loops import REGISTER
 
 LIGHT = 10
@@ -181,6 +181,9 @@ class _Costs:
         self.fixed = self.per_lane = 0.0
         self.per_register = defaultdict[int, float](float)  # by the size of an element
         self.inner: list[tuple[Loop, _Costs]] = []
+        body = tuple(body)
+        groups = interleaved(body, index) if index is not None else []
+        together = {store for group in groups for store in group}
         for stmt in body:
             if isinstance(stmt, Eval):
                 if index is None or index not in stmt.expr.free:
@@ -191,6 +194,8 @@ class _Costs:
                 self.inner.append((stmt, _Costs(stmt.body, index)))
             elif index is None:
                 self.fixed += 1
+            elif stmt in together:
+                self.per_register[stmt.buffer.dtype.itemsize] += 4
             elif stride(stmt.offset, index) == 1:
                 self.per_register[stmt.buffer.dtype.itemsize] += 1
             else:

@@ -90,3 +90,34 @@ def test_every_second_or_third_element(dtype, step, size):
     x = numbers(3, size, dtype=dtype)
     np.testing.assert_array_equal(run(lambda x: x[:, ::step], x), x[:, ::step])
     np.testing.assert_array_equal(run(lambda x: x[1, 1::step], x), x[1, 1::step])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("size", [3, 8, 67, 9001])
+def test_interleaved(dtype, count, size):
+    xs = [
+        numbers(size, dtype=dtype) + np.asarray(n).astype(dtype) for n in range(count)
+    ]
+    found = run(lambda *xs: fnp.stack(xs, -1), *xs)
+    np.testing.assert_array_equal(found, np.stack(xs, -1))
+    found = run(lambda x: fnp.repeat(x, count), xs[0])
+    np.testing.assert_array_equal(found, np.repeat(xs[0], count))
+
+
+def test_rows_of_three_with_a_factor_each():
+    x, y = numbers(5000, 3), numbers(5000)
+    found = run(lambda x, y: x * y[:, None] + 1, x, y)
+    np.testing.assert_array_equal(found, x * y[:, None] + 1)
+
+
+def test_colours_exchanged_and_weighted():
+    x = numbers(70, 41, 3)
+    found = run(lambda x: x[..., ::-1] * 2 + x, x)
+    np.testing.assert_array_equal(found, x[..., ::-1] * np.float32(2) + x)
+
+
+def test_interleaved_stores_are_one_loop():
+    x, y = numbers(9001), numbers(9001)
+    text = fnx.jit(lambda x, y: fnp.stack([x, y], -1)).lower(x, y).as_text("kernel")
+    assert text.count("for ") == 1 and "if" not in text
