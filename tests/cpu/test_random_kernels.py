@@ -167,7 +167,7 @@ class Maker:
         return self.k.fold(combine, self.rng.choice("ab"), extents, body)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", [*range(80), 2473])
 def test_random_kernels(seed, monkeypatch):
     if seed % 2:  # as if the loops were long
         monkeypatch.setattr(loops, "BLOCK", 8)
