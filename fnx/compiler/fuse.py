@@ -24,12 +24,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fnx import errors
+from fnx.core.primitive import Pulled
 from fnx.core.program import Eqn, Program, Var
 
 # Work to compute a value again, in units of one arithmetic operation.
 _SIMPLE, _FUNCTION, _REDUCTION = 1, 8, 100
 # A value that costs no more than this is computed again rather than stored.
 _CHEAP = 6
+# What a kernel without lanes or threads may compute rather than load.
+_SERIAL = 16
 # Equations in one kernel: beyond this, compiling it costs more than a store and a load.
 _LARGEST = 200
 
@@ -130,12 +133,28 @@ class _Fuser:
         for position, atom in enumerate(eqn.inputs):
             if not isinstance(atom, Var):
                 continue
-            if position in pulled and eqn.inputs.count(atom) == 1:
-                ordered = pulled[position]
-                home = _Kernel(atom.type.shape, step=number, ordered=ordered)
-                self.pulled.setdefault(atom, set()).add(home)
-            else:
+            how = pulled.get(position)
+            if how is None or eqn.inputs.count(atom) > 1 or not self._suits(atom, how):
                 self.forced.add(atom)
+                continue
+            home = _Kernel(atom.type.shape, step=number, ordered=how.ordered)
+            self.pulled.setdefault(atom, set()).add(home)
+
+    def _suits(self, var: Var, how: Pulled) -> bool:
+        """Whether what makes a value may run in the kernel of a step that pulls it.
+
+        Without lanes and threads these are but a few simple operations.
+        """
+        work, pending = 0, [var] if how.serial else []
+        while pending and work <= _SERIAL:
+            number = self.maker.get(pending.pop())
+            if number is None or not self.fusible[number]:
+                continue
+            eqn = self.eqns[number]
+            work += _own_cost(eqn) if _own_cost(eqn) == _SIMPLE else _REDUCTION
+            inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
+            pending += [atom for atom in inputs if atom not in self.forced]
+        return work <= _SERIAL
 
     # -- what recomputing costs
 

@@ -131,11 +131,10 @@ class Primitive:
         """
         return None
 
-    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The inputs of which `steps` pulls each element once, into a kernel.
 
-        What makes them may be computed there, so that they need not be stored. The
-        value tells whether the kernel's outer loops are the input's axes in order.
+        What makes them may be computed there, so that they need not be stored.
         """
         return {}
 
@@ -176,6 +175,17 @@ def primitive(name: str) -> Primitive:
 def primitives() -> list[Primitive]:
     """Every primitive, in order of definition."""
     return list(_registry.values())
+
+
+class Pulled(NamedTuple):
+    """How the kernel of a step reads an input.
+
+    `ordered`: its outer loops are the input's axes in order. `serial`: one element
+    after the other, so that functions had better be computed before.
+    """
+
+    ordered: bool
+    serial: bool
 
 
 class LinearInput:

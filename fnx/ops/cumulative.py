@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import MappedAxis, Primitive, Pulled
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
@@ -24,6 +24,9 @@ from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import padded_along
 
 Parts = tuple[Any, ...]
+
+LANES = 64
+"""From so many scans side by side on, a kernel has lanes and threads for them."""
 
 
 class Cumulative(Primitive):
@@ -64,11 +67,13 @@ class Cumulative(Primitive):
         else:
             plan.scan(self.combine, axis, reverse)
 
-    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The operand; the axis runs in the innermost loop."""
         if self.combine is None or not fuses(types):
             return {}
-        return {0: params["axis"] == types[0].ndim - 1}
+        shape, axis = types[0].shape, params["axis"]
+        lanes = types[0].size // max(shape[axis], 1)
+        return {0: Pulled(ordered=axis == len(shape) - 1, serial=lanes < LANES)}
 
     def batch(
         self,

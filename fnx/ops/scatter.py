@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
-from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
+from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear, primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
@@ -169,13 +169,14 @@ class Scatter(Primitive):
         domain = domain if operand.type.size else (0,)
         plan.update(operand, (1, 2), domain, element, self.combine)
 
-    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, bool]:
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The updates, and the indices where the windows lie one after the other."""
         if not fuses(types):
             return {}
         outer = params["dims"].batch_axes(types[2].ndim)
         in_order = outer == tuple(range(len(outer)))
-        return {1: True, 2: True} if in_order else {2: True}
+        how = Pulled(ordered=True, serial=True)
+        return {1: how, 2: how} if in_order else {2: how}
 
 
 class _Set(Scatter):

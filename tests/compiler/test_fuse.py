@@ -176,10 +176,20 @@ def places(count: int, bound: int) -> Any:
 
 def test_what_a_scatter_reads_is_computed_in_its_kernel() -> None:
     def function(x: Any, i: Any, u: Any) -> Any:
-        return x.at[i + 1].add(np_.sin(u) * 2)
+        return x.at[i + 1].add(u * u + 2)
 
     plan = planned(function, data(40), places(90, 40), data(90))
     assert kinds(plan) == ["CopyStep", "kernel"]
+
+
+def test_functions_are_computed_with_lanes_before_a_serial_kernel() -> None:
+    def added(x: Any, i: Any, u: Any) -> Any:
+        return x.at[i].add(np_.sin(u))
+
+    plan = planned(added, data(40), places(90, 40), data(90))
+    assert kinds(plan) == ["kernel", "CopyStep", "kernel"]
+    assert len(planned(lambda x: np_.cumsum(np_.sin(x)), data(90)).steps) == 2
+    assert len(planned(lambda x: np_.cumsum(np_.sin(x), 0), data(90, 80)).steps) == 1
 
 
 def test_what_a_scatter_and_another_kernel_read_is_stored() -> None:
