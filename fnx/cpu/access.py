@@ -15,7 +15,7 @@ from fnx.cpu.values import Values, index_bits, signed_integer
 from fnx.dtypes import DType
 from fnx.kernel import scalar
 from fnx.kernel.expr import Buffer, IndexExpr, Load, LoopIndex, stride
-from fnx.kernel.ir import Store
+from fnx.kernel.ir import Recall, Store
 
 
 class Access(Values):
@@ -28,6 +28,7 @@ class Access(Values):
         self.across: LoopIndex | None = None
         self.round = 0
         self.columns: dict[Load, list[str]] = {}
+        self.memory: list[str] = []  # what the function's first block allocates
 
     def row(
         self, name: str, args: list[str], types: list[DType], result: DType, lanes: int
@@ -39,9 +40,23 @@ class Access(Values):
 
     # -- elements in memory
 
+    def pointer(self, buffer: Buffer) -> str:
+        """Where a buffer begins; a local one is allocated when it is first used."""
+        if buffer not in self.pointers:
+            assert buffer.role == "local", f"{buffer.name} is no buffer of the kernel"
+            type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
+            self.pointers[buffer] = self.allocate(type_)
+        return self.pointers[buffer]
+
+    def allocate(self, type_: str) -> str:
+        """The address of memory that the function has."""
+        name = f"%m{len(self.memory)}"
+        self.memory.append(f"  {name} = alloca {type_}, align 64")
+        return name
+
     def address(self, buffer: Buffer, offset: str) -> str:
         """The address of an element."""
-        type_, pointer = memory_type(buffer.dtype), self.pointers[buffer]
+        type_, pointer = memory_type(buffer.dtype), self.pointer(buffer)
         return self.emit(f"getelementptr {type_}, ptr {pointer}, i64 {offset}")
 
     def get(self, buffer: Buffer, offset: str, lanes: int = 1) -> str:
@@ -77,6 +92,10 @@ class Access(Values):
         return "0" if dtype is dtypes.bool_ else literal(0, dtype)
 
     # -- loads
+
+    def recall(self, stmt: Recall) -> str:
+        """The value that an earlier loop has kept."""
+        return self.load(Load(stmt.buffer, stmt.offset, None))
 
     def load(self, load: Load) -> str:
         """The value of a load."""

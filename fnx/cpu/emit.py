@@ -32,10 +32,12 @@ from fnx.kernel.ir import (
     Eval,
     Kernel,
     Loop,
+    Recall,
     Stmt,
     Store,
     fold_identity,
     interleaved,
+    loops,
 )
 
 RUN = "fnx_run"
@@ -97,11 +99,12 @@ class _Printer(Positions):
         self.kernel = kernel
         self.folds: dict[Fold | Scan, _Accumulators] = {}
         self.partials: dict[Fold, list[Buffer]] = {}
-        self.memory: list[str] = []  # what the function's first block allocates
         self.taken: str | None = None  # the lanes that folds take of the last vector
 
     def function(self, name: str, shares: Mapping[Loop, Share]) -> str:
         """The function's definition."""
+        for buffer in self.common():
+            self.pointer(buffer)
         for stmt in self.kernel.body:
             share = shares.get(stmt) if isinstance(stmt, Loop) else None
             if isinstance(stmt, Loop) and share is not None:
@@ -110,6 +113,16 @@ class _Printer(Positions):
                 self.stmt(stmt)
         pointers = [self.pointers[buffer] for buffer in self.kernel.buffers]
         return self.definition(name, [f"ptr noalias {pointer}" for pointer in pointers])
+
+    def common(self) -> set[Buffer]:
+        """The local buffers that several statements outside of all loops use."""
+        found: list[Buffer] = []
+        for stmt in self.kernel.body if self.kernel.locals else ():
+            inner = loops((stmt,)) if isinstance(stmt, Loop) else ()
+            stmts = [stmt, *(s for loop in inner for s in loop.body)]
+            used = [s.buffer for s in stmts if isinstance(s, Store | Recall)]
+            found += {buffer for buffer in used if buffer.role == "local"}
+        return {buffer for buffer in found if found.count(buffer) > 1}
 
     def definition(self, name: str, parameters: Sequence[str]) -> str:
         """A function of what has been printed."""
@@ -147,12 +160,6 @@ class _Printer(Positions):
             value = self.to_register(self.get(buffer, index), body.dtype, 1)
             self.scopes[-1].values[key] = value
 
-    def allocate(self, type_: str) -> str:
-        """The address of memory that the function has."""
-        name = f"%m{len(self.memory)}"
-        self.memory.append(f"  {name} = alloca {type_}, align 64")
-        return name
-
     def part(self, loop: Loop, name: str) -> None:
         """Define `void name(ptr context, i64 begin, i64 end)`: some rounds of a loop.
 
@@ -168,9 +175,9 @@ class _Printer(Positions):
             for fold in loop.folds
             for buffer, body in zip(self.partials[fold], fold.bodies, strict=True)
         )
-        part.ranged_loop(replace(loop, body=loop.body + kept, folds=()))
         pointers = [("ptr", pointer) for pointer in part.pointers.values()]
         values = [(_key_type(key), v) for key, v in part.scopes[0].values.items()]
+        part.ranged_loop(replace(loop, body=loop.body + kept, folds=()))
         bounds = [("i64", "%begin"), ("i64", "%end")]
         parameters = [f"ptr noalias {pointer}" for _, pointer in pointers]
         parameters += [f"{type_} {value}" for type_, value in values + bounds]
@@ -209,6 +216,8 @@ class _Printer(Positions):
                     case _:
                         raise AssertionError(f"no statement computes {expr}")
                 self.know(expr, value)
+            case Recall():
+                self.know(stmt.expr, self.recall(stmt))
             case Store():
                 self.store(stmt)
             case Loop() if stmt.across and self.makes_squares(stmt):

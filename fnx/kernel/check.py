@@ -24,7 +24,7 @@ from fnx.kernel.expr import (
     Scan,
     is_trivial,
 )
-from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.ir import Eval, Kernel, Loop, Recall, Stmt, Store
 from fnx.kernel.printer import kernel_text
 
 
@@ -40,8 +40,10 @@ class _Checker:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
+        self.kept: dict[Buffer, tuple[Store, tuple[Loop, ...]]] = {}
+        every = kernel.buffers + kernel.locals
         self.require(
-            len({buffer.name for buffer in kernel.buffers}) == len(kernel.buffers),
+            len({buffer.name for buffer in every}) == len(every),
             "two buffers have the same name",
         )
 
@@ -63,6 +65,11 @@ class _Checker:
                     known |= {stmt.expr}
                 case Store():
                     self.store(stmt, known)
+                    if stmt.buffer.role == "local":
+                        self.keep(stmt, loops)
+                case Recall():
+                    self.recall(stmt, known, loops)
+                    known |= {stmt.expr}
                 case Loop():
                     known |= self.loop(stmt, known, loops)
         return known
@@ -173,8 +180,35 @@ class _Checker:
             self.known(store.mask, known)
             self.is_bool(store.mask)
 
+    def keep(self, store: Store, loops: tuple[Loop, ...]) -> None:
+        """A local buffer keeps one value, plainly."""
+        plain = store.combine is None and store.mask is None
+        self.require(plain, f"{store.buffer.name} does not keep every element")
+        self.require(
+            store.buffer not in self.kept, f"{store.buffer.name} keeps two values"
+        )
+        self.kept[store.buffer] = store, loops
+
+    def recall(
+        self, stmt: Recall, known: frozenset[Expr], loops: tuple[Loop, ...]
+    ) -> None:
+        """What is recalled has been kept, by loops that have ended since."""
+        self.require(stmt.expr not in known, "a value is computed twice")
+        self.known(stmt.offset, known)
+        self.require(stmt.buffer in self.kept, f"nothing is kept in {stmt.buffer.name}")
+        store, keepers = self.kept[stmt.buffer]
+        same = store.value is stmt.expr and store.offset is stmt.offset
+        self.require(same, f"{stmt.buffer.name} keeps something else")
+        ended = {loop.index for loop in keepers if loop not in loops}
+        around = {loop.index for loop in keepers if loop in loops}
+        self.require(
+            ended == stmt.offset.free and stmt.expr.free <= ended | around,
+            f"{stmt.buffer.name} does not hold all values yet, or no more",
+        )
+
     def buffer(self, buffer: Buffer, forbidden: str) -> None:
-        self.require(buffer in self.kernel.buffers, f"unknown buffer {buffer.name}")
+        every = self.kernel.buffers + self.kernel.locals
+        self.require(buffer in every, f"unknown buffer {buffer.name}")
         self.require(
             buffer.role != forbidden, f"buffer {buffer.name} is {buffer.role} only"
         )

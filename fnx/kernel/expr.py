@@ -26,7 +26,8 @@ COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
 class Buffer:
     """One array of a kernel in memory: `size` elements (at least one) of `dtype`.
 
-    The role is 'in', 'out' or 'inout'; two buffers never overlap.
+    The role is 'in', 'out' or 'inout', or 'local' for memory of the kernel's own; two
+    buffers never overlap.
     """
 
     name: str

@@ -51,6 +51,15 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Recall:
+    """Know a value again that an earlier loop has stored in a local buffer."""
+
+    expr: Expr
+    buffer: Buffer
+    offset: IndexExpr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Loop:
     """Run the body for each value of the index.
 
@@ -85,16 +94,21 @@ class Loop:
         return self.index.extent
 
 
-Stmt = Eval | Store | Loop
+Stmt = Eval | Store | Recall | Loop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kernel:
-    """A loop nest over buffers: each is written or read, in the order of parameters."""
+    """A loop nest over buffers: each is written or read, in the order of parameters.
+
+    Its `locals` are memory of its own, in which loops keep values for later ones. All
+    that is recalled in a round of a loop around both has been kept in that round.
+    """
 
     name: str
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
+    locals: tuple[Buffer, ...] = ()
     key: Hashable = field(default=None, repr=False)
     """Equal for kernels that differ in names only, which can share their code."""
 
@@ -127,6 +141,13 @@ def interleaved(body: tuple[Stmt, ...], index: LoopIndex) -> list[tuple[Store, .
     return found
 
 
+def local_buffers(body: tuple[Stmt, ...]) -> tuple[Buffer, ...]:
+    """The memory that statements keep values in."""
+    flat = (*body, *(stmt for loop in loops(body) for stmt in loop.body))
+    stores = (stmt for stmt in flat if isinstance(stmt, Store))
+    return tuple(dict.fromkeys(s.buffer for s in stores if s.buffer.role == "local"))
+
+
 def parallel_loops(kernel: Kernel) -> tuple[Loop, ...]:
     """The outermost loops of a kernel whose rounds may run in any order at once.
 
@@ -140,7 +161,7 @@ def parallel_loops(kernel: Kernel) -> tuple[Loop, ...]:
 
 def _rounds_apart(loop: Loop) -> bool:
     stmts = [stmt for each in loops((loop,)) for stmt in each.body]
-    stores = [stmt for stmt in stmts if isinstance(stmt, Store)]
+    stores = [s for s in stmts if isinstance(s, Store) and s.buffer.role != "local"]
     written = {store.buffer: store.offset for store in stores}
     loads = [s.expr for s in stmts if isinstance(s, Eval) and isinstance(s.expr, Load)]
     return all(

@@ -30,7 +30,7 @@ from fnx.kernel.expr import (
     Terms,
     split_terms,
 )
-from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.ir import Eval, Kernel, Loop, Recall, Stmt, Store
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
 _INFIX |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -38,12 +38,13 @@ _INFIX |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 def kernel_text(kernel: Kernel) -> str:
     """The kernel as text: its buffers with types, then one statement a line."""
-    width = max((len(b.name) for b in kernel.buffers), default=0)
+    every = kernel.buffers + kernel.locals
+    width = max((len(b.name) for b in every), default=0)
     lines = [f"kernel {kernel.name}"]
-    for buffer in kernel.buffers:
+    for buffer in every:
         type_ = f"{short(buffer.dtype)}[{buffer.size}]"
         lines.append(f"  {buffer.role:5} {buffer.name:{width}} : {type_}")
-    names = {buffer: buffer.name for buffer in kernel.buffers}
+    names = {buffer: buffer.name for buffer in every}
     return "\n".join(lines + _Printer(names).body(kernel.body, 1)) + "\n"
 
 
@@ -73,6 +74,9 @@ class _Key:
                     place = self.buffers[stmt.buffer], number(stmt.offset)
                     mask = None if stmt.mask is None else number(stmt.mask)
                     parts.append((*place, number(stmt.value), stmt.combine, mask))
+                case Recall():
+                    place = self.buffers[stmt.buffer], number(stmt.offset)
+                    parts.append((*place, number(stmt.expr)))
                 case Loop():
                     how = stmt.width, stmt.overlaps, stmt.across
                     parts.append((number(stmt.index), *how))
@@ -128,15 +132,19 @@ class _Printer:
         for stmt in body:
             match stmt:
                 case Eval():
-                    lines.append(space + self.eval(stmt.expr))
+                    text = self.definition(stmt.expr)
+                    lines.append(space + self.named(stmt.expr, text))
+                case Recall():
+                    text = f"{self.buffers[stmt.buffer]}[{self.use(stmt.offset)}]"
+                    lines.append(space + self.named(stmt.expr, text))
                 case Store():
                     lines.append(space + self.store(stmt))
                 case Loop():
                     lines += self.loop(stmt, indent)
         return lines
 
-    def eval(self, expr: Expr) -> str:
-        text = self.definition(expr)
+    def named(self, expr: Expr, text: str) -> str:
+        """The statement that gives a value a name."""
         name = f"v{self.values}"
         self.values += 1
         self.names[expr] = name

@@ -24,7 +24,8 @@ from fnx.kernel.expr import (
     stride,
     walk,
 )
-from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store, local_buffers
+from fnx.kernel.keep import along_rows, kept
 from fnx.kernel.loops import Nest, rewrite_loops, split_loops
 from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
@@ -50,14 +51,16 @@ def schedule(
         for nest in rewrite_loops(table, piece)
     ]
     body = joined(_cheapest(table, nest) for part in parts for nest in part)
-    return Kernel(name, buffers, body, structural_key(buffers, body))
+    local = local_buffers(body)
+    return Kernel(name, buffers, body, local, structural_key(buffers + local, body))
 
 
 def _cheapest(table: ExprTable, nest: Nest) -> tuple[Stmt, ...]:
     """The loop nest with vector loops for the order of its loops that costs least."""
-    cost, body = vectorized(_placed(table, nest, nest.domain))
+    nest = along_rows(table, nest)
+    cost, body = vectorized(kept(_placed(table, nest, nest.domain)))
     for order in _other_orders(nest):
-        other = vectorized(_placed(table, nest, order))
+        other = vectorized(kept(_placed(table, nest, order)))
         if REORDER * other[0] < cost:
             cost, body = other
     return body

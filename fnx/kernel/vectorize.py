@@ -28,7 +28,7 @@ from fnx.kernel.expr import (
     depends_on_data,
     stride,
 )
-from fnx.kernel.ir import Eval, Loop, Stmt, Store, interleaved, loops
+from fnx.kernel.ir import Eval, Loop, Recall, Stmt, Store, interleaved, loops
 from fnx.kernel.loops import REGISTER
 
 LIGHT = 10
@@ -110,7 +110,8 @@ def _widths(loop: Loop) -> list[int]:
         return []  # lanes would change the order of what meets at an element
     if not all(_may_have_lanes(s, index) for s in stmts if isinstance(s, Store)):
         return []
-    varying = [s.expr for s in stmts if isinstance(s, Eval) and index in s.expr.free]
+    values = [s.expr for s in stmts if isinstance(s, Eval | Recall)]
+    varying = [expr for expr in values if index in expr.free]
     sizes = [_element_size(expr) for expr in varying]
     sizes += [s.buffer.dtype.itemsize for s in stmts if isinstance(s, Store)]
     width = REGISTER // max(sizes, default=8)
@@ -166,6 +167,8 @@ def _may_have_lanes(store: Store, index: LoopIndex) -> bool:
 def _is_contiguous(stmt: Stmt, index: LoopIndex) -> bool:
     if isinstance(stmt, Store):
         return stride(stmt.offset, index) == 1
+    if isinstance(stmt, Recall):
+        return stride(stmt.offset, index) in (0, 1)
     if isinstance(stmt, Eval) and isinstance(stmt.expr, Load):
         return stride(stmt.expr.offset, index) in (0, 1)
     return True
@@ -187,12 +190,12 @@ class _Costs:
         for stmt in body:
             if isinstance(stmt, Eval):
                 if index is None or index not in stmt.expr.free:
-                    self.fixed += _scalar_cost(stmt.expr)
+                    self.fixed += scalar_cost(stmt.expr)
                 else:
                     self.add(stmt.expr, index)
             elif isinstance(stmt, Loop):
                 self.inner.append((stmt, _Costs(stmt.body, index)))
-            elif index is None:
+            elif index is None or index not in stmt.offset.free:
                 self.fixed += 1
             elif stmt in together:
                 self.per_register[stmt.buffer.dtype.itemsize] += 4
@@ -210,7 +213,7 @@ class _Costs:
             case Op(name="rem"):
                 self.per_lane += 20
             case Op():
-                self.per_register[size] += _scalar_cost(expr)
+                self.per_register[size] += scalar_cost(expr)
             case Load():
                 self.load(expr, index)
             case FloorDiv() | Mod():
@@ -256,7 +259,8 @@ def _update_cost(fold: Fold | Scan, width: int) -> float:
     return each * sum(max(width * size / REGISTER, 1) for size in sizes)
 
 
-def _scalar_cost(expr: Expr) -> float:
+def scalar_cost(expr: Expr) -> float:
+    """What one operation costs where it has one register."""
     match expr:
         case Op(name="div" | "rem" | "sqrt"):
             return 4

@@ -16,7 +16,7 @@ import pytest
 
 from fnx import dtypes
 from fnx.cpu import emit, jit
-from fnx.kernel import loops, pieces, scalar
+from fnx.kernel import keep, loops, pieces, scalar
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import (
@@ -33,6 +33,7 @@ from fnx.kernel.expr import (
     Mod,
     Op,
     Part,
+    linear_offset,
 )
 from tests.chunks import run_in_chunks
 
@@ -166,8 +167,38 @@ class Maker:
 
         return self.k.fold(combine, self.rng.choice("ab"), extents, body)
 
+    def row_program(self, index: tuple[IndexExpr, ...]) -> Expr:
+        """Folds over a row of values that it then uses itself."""
+        k, rng = self.k, self.rng
+        *outer, last = index
+        numbers = np.random.default_rng(self.dtype.itemsize)
+        size = math.prod(i.hi + 1 for i in index)
+        buffer = k.buffer("row", self.dtype, size, "in")
+        self.arrays["row"] = numbers.integers(-99, 99, size, self.dtype)
 
-@pytest.mark.parametrize("seed", [*range(80), 2473])
+        def term(m: IndexExpr) -> Expr:
+            at = (*outer, m)
+            offset = linear_offset(at, [i.hi + 1 for i in index])
+            x = k.load(buffer, offset)
+            return k.op("mul", x, k.op("add", x, k.index_value(m, self.dtype)))
+
+        total = term(last)
+        for tag in rng.choices("ab", k=rng.randint(1, 3)):
+            combine = rng.choice(["add", "max", "min", "mul"])
+            total = k.fold(
+                combine,
+                tag,
+                [last.hi + 1],
+                lambda m, before=total: (
+                    k.op("sub", term(m[0]), before)
+                    if before.free.isdisjoint({last})
+                    else term(m[0])
+                ),
+            )
+        return k.op("sub", term(last), total)
+
+
+@pytest.mark.parametrize("seed", [*range(120), 2473])
 def test_random_kernels(seed, monkeypatch):
     if seed % 2:  # as if the loops were long
         monkeypatch.setattr(loops, "BLOCK", 8)
@@ -175,6 +206,8 @@ def test_random_kernels(seed, monkeypatch):
         monkeypatch.setattr(loops, "_is_long", is_long)
         monkeypatch.setattr(pieces, "LEAST", 1)
         monkeypatch.setattr(pieces, "NARROW", seed % 4)
+    if seed % 3:  # as if everything were costly
+        monkeypatch.setattr(keep, "WORTH", 0.0)
     maker = Maker(seed)
     k = maker.k
     shape = [maker.rng.choice(EXTENTS) for _ in range(maker.rng.randint(0, 3))]
@@ -182,6 +215,8 @@ def test_random_kernels(seed, monkeypatch):
         shape[shape.index(max(shape))] = 2
     index = k.domain(shape)
     value = maker.element(index, 3, 40)
+    if seed % 3 and shape:
+        value = k.op("add", value, maker.row_program(index))
     size = int(np.prod(shape))
     offset = maker.row_major(index)
     target = k.buffer("out", maker.dtype, size, "out")

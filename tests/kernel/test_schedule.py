@@ -11,7 +11,7 @@ from fnx.errors import InternalError
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import Expr, linear_offset
-from fnx.kernel.ir import Eval, Kernel, Loop, parallel_loops
+from fnx.kernel.ir import Eval, Kernel, Loop, Store, parallel_loops
 from fnx.kernel.printer import kernel_text
 
 F32 = dtypes.float32
@@ -380,3 +380,74 @@ def test_the_builder_refuses_what_the_table_lacks():
         k.xor(one, one)
     with pytest.raises(InternalError, match="select"):
         k.select(one, one, one)
+
+
+# ---------------------------------------------------------------- kept rows
+
+
+def exponential_softmax(k: KernelBuilder, at, j) -> Expr:
+    largest = k.fold("max", "row", [1000], lambda m: at(m[0]))
+
+    def terms(m) -> Expr:
+        return k.op("exp", k.sub(at(m), largest))
+
+    return k.div(terms(j), k.fold("add", "row", [1000], lambda m: terms(m[0])))
+
+
+def test_what_two_loops_over_a_row_need_is_kept():
+    kernel = row_kernel((64, 1000), exponential_softmax)
+    (row,) = kernel.locals
+    assert (row.role, row.size, row.dtype) == ("local", 1000, F32)
+    text = kernel_text(check_kernel(kernel))
+    assert text.count("12583166.0)") == 1  # exp is computed once
+    assert re.search(r"local row0 : f32\[1000\]", text)
+    assert re.search(r"row0\[i1\] = v\d+\n", text)
+    assert re.search(r"v\d+: f32 = row0\[i1\]\n", text)
+    assert len(parallel_loops(kernel)) == 1
+    assert skeleton(kernel) == [
+        "64 by 1",
+        "  1000 by 32 max",
+        "  1000 by 8 add",
+        "  1000 by 32",
+    ]
+
+
+def test_cheap_values_and_very_long_rows_are_computed_again():
+    assert not row_kernel((64, 1000), softmax).locals
+    k = KernelBuilder()
+    x, y = (k.buffer(n, F32, 1 << 20, r) for n, r in (("x", "in"), ("y", "out")))
+    i, j = k.domain((2, 1 << 19))
+
+    def terms(m) -> Expr:
+        return k.op("exp", k.load(x, i * (1 << 19) + m))
+
+    total = k.fold("max", "row", [1 << 19], lambda m: terms(m[0]))
+    k.store(y, i * (1 << 19) + j, k.div(terms(j), total))
+    assert not k.finish("long").locals
+
+
+def test_folds_over_pairs_of_a_row_keep_their_own_indices():
+    def pairs(k: KernelBuilder, at, j) -> Expr:
+        def inner(m):
+            return k.fold(
+                "add", "pair", [16], lambda n: k.op("exp", k.mul(at(m[0]), at(n[0])))
+            )
+
+        return k.mul(at(j), k.fold("max", "row", [16], inner))
+
+    check_kernel(row_kernel((8, 16), pairs))
+
+
+def test_the_checker_watches_what_is_kept():
+    kernel = row_kernel((64, 1000), exponential_softmax)
+    (rows,) = (stmt for stmt in kernel.body if isinstance(stmt, Loop))
+    forgetful = tuple(
+        Loop(s.index, s.body[:-1], s.folds, s.width)
+        if isinstance(s, Loop) and isinstance(s.body[-1], Store) and s.folds
+        else s
+        for s in rows.body
+    )
+    body = (Loop(rows.index, forgetful, rows.folds),)
+    broken = Kernel("broken", kernel.buffers, body, kernel.locals)
+    with pytest.raises(InternalError, match="nothing is kept in row0"):
+        check_kernel(broken)
