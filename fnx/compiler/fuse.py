@@ -9,11 +9,14 @@ inline. With one home it is inlined; with several it is inlined where that is as
 as a load, else the homes are merged, else it is stored. Two facts about how a home
 reads a value matter, and primitives tell them by their `alignment` rule:
 
-* *exact*: at the index of the home's own domain; then a stored value can be a further
-  output of that home;
-* *aligned*: at a prefix of it, followed by folded axes. A row statistic that is
-  broadcast back over its row is aligned, so it is computed once a row, and softmax or
-  layer norm become one kernel.
+* *aligned*: at a prefix of the index of the home's domain, followed by folded axes. A
+  row statistic that is broadcast back over its row is aligned, so it is computed once a
+  row, and softmax or layer norm become one kernel;
+* *exact*: at the whole index, nothing folded; then a stored value can be a further
+  output of that home.
+
+A costly value that is much smaller than what is made of it (a row statistic that two
+kernels need) is stored rather than what is made of it.
 
 Next on the walk: `lower.py`.
 """
@@ -25,7 +28,7 @@ from dataclasses import dataclass, field
 
 from fnx import errors
 from fnx.core.primitive import Pulled
-from fnx.core.program import Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var
 
 # Work to compute a value again, in units of one arithmetic operation.
 _SIMPLE, _FUNCTION, _REDUCTION = 1, 8, 100
@@ -33,6 +36,10 @@ _SIMPLE, _FUNCTION, _REDUCTION = 1, 8, 100
 _CHEAP = 6
 # What a kernel without lanes or threads may compute rather than load.
 _SERIAL = 16
+# The same for a value of which each kernel that reads it needs every element once.
+_CHEAP_ONCE = 8
+# A value is narrow beside another one that has at least so many times its elements.
+_NARROW = 8
 # Equations in one kernel: beyond this, compiling it costs more than a store and a load.
 _LARGEST = 200
 
@@ -108,8 +115,9 @@ class _Fuser:
         self.cost = self._costs()
         self.forced = {a for a in program.outputs if isinstance(a, Var)}
         self.homes: dict[Var, set[_Kernel]] = {}
-        self.exact: set[Var] = set()
-        self.aligned: set[Var] = set()
+        # Of an aligned value, how many axes run along the domain; the rest is folded.
+        self.aligned: dict[Var, int] = {}
+        self.columns: dict[object, _Kernel] = {}
         self.views: dict[Var, Var] = {}
         self.pulled: dict[Var, set[_Kernel]] = {}
 
@@ -166,7 +174,9 @@ class _Fuser:
                 number = self.maker.get(atom) if isinstance(atom, Var) else None
                 # Every read counts in full: at another index, it is computed again.
                 inlined = number is not None and self.fusible[number]
-                total += costs[number] if inlined and number is not None else 1
+                cost = costs[number] if inlined and number is not None else 1
+                # What is costly and narrow will be stored, and loaded here.
+                total += 1 if cost > _CHEAP and _is_narrow(atom, eqn) else cost
             costs.append(min(total, _REDUCTION))
         return costs
 
@@ -191,10 +201,10 @@ class _Fuser:
         """Leaves a value to the kernels that read it, if that is wise."""
         if not homes:
             return not uses
-        cheap = self.cost[number] <= _CHEAP
-        if not cheap and self._read_again(uses):
+        cost = self.cost[number]
+        if cost > _CHEAP and self._read_again(uses):
             return False
-        if len(homes) > 1 and not cheap:
+        if len(homes) > 1 and cost > _CHEAP_ONCE:
             merged = self._merge(homes)
             if merged is None:
                 return False
@@ -204,11 +214,10 @@ class _Fuser:
         for home in homes:
             home.eqns.add(number)
         self.homes[var] = homes
-        if all(self._reads_exactly(use) for use in uses):
-            self.exact.add(var)
         ordered = all(home.ordered for home in homes)
         if ordered and all(self._reads_aligned(use) for use in uses):
-            self.aligned.add(var)
+            along = [self._axes_along(use) for use in uses]
+            self.aligned[var] = min(along, default=_rank(var))
         return True
 
     def _store(
@@ -225,8 +234,7 @@ class _Fuser:
         kernel.outputs.append(var)
         kernel.eqns.add(number)
         self.homes[var] = {kernel}
-        self.exact.add(var)
-        self.aligned.add(var)
+        self.aligned[var] = _rank(var)
 
     # -- how a value is read
 
@@ -242,19 +250,21 @@ class _Fuser:
         return elsewhere > 0 and len(uses) > 1
 
     def _reads_exactly(self, use: _Use) -> bool:
-        eqn = self.eqns[use.eqn]
-        if not all(out in self.exact for out in eqn.outputs if out in self.homes):
-            return False
-        axes = _alignment(eqn, use.position)
-        shape = eqn.inputs[use.position].type.shape
-        same = shape == eqn.outputs[0].type.shape
-        return same and axes == tuple(range(len(shape)))
+        operand = self.eqns[use.eqn].inputs[use.position]
+        return self._reads_aligned(use) and self._axes_along(use) == _rank(operand)
 
     def _reads_aligned(self, use: _Use) -> bool:
         eqn = self.eqns[use.eqn]
         if not all(out in self.aligned for out in eqn.outputs if out in self.homes):
             return False
         return _is_row_prefix(eqn, use.position)
+
+    def _axes_along(self, use: _Use) -> int:
+        """How many axes of an operand that is read aligned run along the domain."""
+        eqn = self.eqns[use.eqn]
+        reading = _reading(eqn, use.position)
+        along = [self.aligned[out] for out in eqn.outputs if out in self.aligned]
+        return min(len(reading[0]) if reading else 0, *along)
 
     # -- joining kernels
 
@@ -465,3 +475,13 @@ def _reading(eqn: Eqn, position: int) -> tuple[list[int], bool, bool, list[int]]
     kept = [axis for axis, size in zip(axes, given, strict=True) if size != 1]
     along = [axis for axis in kept if axis is not None]
     return along, kept[: len(along)] == along, len(along) < len(kept), wanted
+
+
+def _rank(atom: Atom) -> int:
+    """How many axes count, being longer than 1."""
+    return sum(size != 1 for size in atom.type.shape)
+
+
+def _is_narrow(atom: Atom, eqn: Eqn) -> bool:
+    """Whether an operand has far fewer elements than what is made of it."""
+    return _NARROW * atom.type.size <= eqn.outputs[0].type.size

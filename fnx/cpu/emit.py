@@ -120,7 +120,8 @@ class _Printer(Positions):
         for stmt in self.kernel.body if self.kernel.locals else ():
             inner = loops((stmt,)) if isinstance(stmt, Loop) else ()
             stmts = [stmt, *(s for loop in inner for s in loop.body)]
-            used = [s.buffer for s in stmts if isinstance(s, Store | Recall)]
+            places = [s.expr if isinstance(s, Eval) else s for s in stmts]
+            used = [p.buffer for p in places if isinstance(p, Load | Store | Recall)]
             found += {buffer for buffer in used if buffer.role == "local"}
         return {buffer for buffer in found if found.count(buffer) > 1}
 

@@ -148,6 +148,9 @@ class _Checker:
                 self.op(expr)
             case Load():
                 self.buffer(expr.buffer, "out")
+                if expr.buffer.role == "local":
+                    there = expr.buffer in self.kept
+                    self.require(there, f"nothing is kept in {expr.buffer.name}")
                 if expr.mask is None:
                     self.offset(expr.buffer, expr.offset)
                 else:

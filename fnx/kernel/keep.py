@@ -150,9 +150,9 @@ class _Row:
         """The body of a loop, with stores of what later loops recall."""
         for stmt in body:
             yield stmt
-            if isinstance(stmt, Eval) and stmt.expr in self.recalled:
-                if self.first[stmt.expr] == number:
-                    yield Store(self.buffers[stmt.expr], self.index, stmt.expr)
+            expr = stmt.expr if isinstance(stmt, Eval) else None
+            if expr in self.recalled and self.first[expr] == number:
+                yield Store(self.buffers[expr], self.index, expr)
 
 
 def _computed(loop: Loop) -> list[Expr]:

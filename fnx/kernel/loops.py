@@ -93,10 +93,15 @@ def split_loops(table: ExprTable, nest: Nest) -> Nest:
     return nest
 
 
-def rewrite_loops(table: ExprTable, nest: Nest) -> list[Nest]:
-    """A nest of split loops over loops that are better to schedule; perhaps several."""
+def collapsed_loops(table: ExprTable, nest: Nest) -> Nest:
+    """A nest of split loops with those made one whose memory lies in a row."""
     while replacements := _collapse(table, nest):
         nest = _replaced(table, nest, replacements)
+    return nest
+
+
+def blocked_and_tiled(table: ExprTable, nest: Nest) -> list[Nest]:
+    """The nest with long sums in blocks, and transpositions in tiles; perhaps several."""
     while (blocked := _blocked(table, nest)) is not None:
         nest = blocked
     return _tiled(table, nest)
@@ -304,11 +309,11 @@ def _blocked_part(table: ExprTable, fold: Expr, number: int) -> Expr:
     if rest and fold.combine.startswith("arg"):
         return table.part(fold, number)
     block = _loop(table, (first.tag, "block", size), blocks)
-    whole = _section(table, fold, block * size, size)
+    whole = section(table, fold, block * size, size)
     total = table.part(table.fold(fold.combine, (block,), whole), number)
     if not rest:
         return total
-    remainder = _section(table, fold, table.number(blocks * size), rest)
+    remainder = section(table, fold, table.number(blocks * size), rest)
     return table.op(fold.combine, (total, remainder[number]), total.dtype)
 
 
@@ -321,7 +326,7 @@ def _block_size(extent: int, inner: int) -> int:
     return min(divisors, key=lambda size: abs(size - target), default=target)
 
 
-def _section(
+def section(
     table: ExprTable, fold: Fold, start: IndexExpr, size: int
 ) -> tuple[Expr, ...]:
     """The values of the fold over `size` steps of its first loop from `start` on."""

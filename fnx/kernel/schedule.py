@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fnx.kernel.columns import in_blocks_of_rows
 from fnx.kernel.expr import (
     Buffer,
     Expr,
@@ -26,7 +27,7 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store, local_buffers
 from fnx.kernel.keep import along_rows, kept
-from fnx.kernel.loops import Nest, rewrite_loops, split_loops
+from fnx.kernel.loops import Nest, blocked_and_tiled, collapsed_loops, split_loops
 from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
 from fnx.kernel.table import ExprTable
@@ -45,19 +46,28 @@ def schedule(
 ) -> Kernel:
     """The kernel that does these stores for every index of the domain."""
     whole = split_loops(table, Nest(domain, stores))
-    parts = [
-        rewrite_loops(table, unrolled(table, nest))
+    body = joined(
+        _cheapest(table, along_rows(table, part))
         for piece in pieces(table, whole)
-        for nest in rewrite_loops(table, piece)
-    ]
-    body = joined(_cheapest(table, nest) for part in parts for nest in part)
+        for nest in in_blocks_of_rows(table, collapsed_loops(table, piece))
+        for part in _parts(table, nest)
+    )
     local = local_buffers(body)
     return Kernel(name, buffers, body, local, structural_key(buffers + local, body))
 
 
+def _parts(table: ExprTable, nest: Nest) -> Iterator[Nest]:
+    """The nest in blocks and tiles, without loops of very few rounds."""
+    for part in blocked_and_tiled(table, nest):
+        short = unrolled(table, part)
+        if short is part:
+            yield part
+        else:
+            yield from blocked_and_tiled(table, collapsed_loops(table, short))
+
+
 def _cheapest(table: ExprTable, nest: Nest) -> tuple[Stmt, ...]:
     """The loop nest with vector loops for the order of its loops that costs least."""
-    nest = along_rows(table, nest)
     cost, body = vectorized(kept(_placed(table, nest, nest.domain)))
     for order in _other_orders(nest):
         other = vectorized(kept(_placed(table, nest, order)))

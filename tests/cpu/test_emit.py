@@ -372,8 +372,9 @@ def test_long_sums_are_accurate(size):
     assert abs(folded(x, None, "add") - exact) / exact < 1e-6
 
 
-def test_long_column_sums_are_accurate():
-    x = (np.random.default_rng(0).random((50_000, 3)) + 1).astype(np.float32)
+@pytest.mark.parametrize("shape", [(50_000, 3), (4096, 64), (4099, 24), (65, 1030)])
+def test_long_column_sums_are_accurate(shape):
+    x = (np.random.default_rng(0).random(shape) + 1).astype(np.float32)
     exact = x.astype(np.float64).sum(0)
     np.testing.assert_allclose(folded(x, 0, "add"), exact, rtol=1e-6)
     np.testing.assert_allclose(folded(x, None, "add"), exact.sum(), rtol=1e-6)

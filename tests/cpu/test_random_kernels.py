@@ -16,7 +16,7 @@ import pytest
 
 from fnx import dtypes
 from fnx.cpu import emit, jit
-from fnx.kernel import keep, loops, pieces, scalar
+from fnx.kernel import columns, keep, loops, pieces, scalar
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import (
@@ -197,8 +197,24 @@ class Maker:
             )
         return k.op("sub", term(last), total)
 
+    def column_program(self, index: tuple[IndexExpr, ...]) -> Expr:
+        """Folds down the columns of matrices."""
+        k, rows = self.k, self.rng.choice([4, 7, 12, 15, 26])
+        shape = (rows, *(i.hi + 1 for i in index))
+        numbers = np.random.default_rng(rows)
+        buffer = k.buffer("rows", self.dtype, math.prod(shape), "in")
+        self.arrays["rows"] = numbers.integers(-99, 99, math.prod(shape), self.dtype)
 
-@pytest.mark.parametrize("seed", [*range(120), 2473])
+        def row(m: tuple[IndexExpr, ...]) -> Expr:
+            return k.load(buffer, linear_offset((*m, *index), shape))
+
+        total = k.fold("add", "rows", [rows], lambda m: k.op("mul", row(m), row(m)))
+        if self.rng.random() < 0.5:
+            return total
+        return k.op("sub", total, k.fold("max", "rows", [rows], row))
+
+
+@pytest.mark.parametrize("seed", [*range(80), 2473])
 def test_random_kernels(seed, monkeypatch):
     if seed % 2:  # as if the loops were long
         monkeypatch.setattr(loops, "BLOCK", 8)
@@ -206,6 +222,9 @@ def test_random_kernels(seed, monkeypatch):
         monkeypatch.setattr(loops, "_is_long", is_long)
         monkeypatch.setattr(pieces, "LEAST", 1)
         monkeypatch.setattr(pieces, "NARROW", seed % 4)
+        monkeypatch.setattr(columns, "LEAST", 1)
+        monkeypatch.setattr(columns, "ROWS", 2)
+        monkeypatch.setattr(columns, "BLOCKS", (2, 5))
     if seed % 3:  # as if everything were costly
         monkeypatch.setattr(keep, "WORTH", 0.0)
     maker = Maker(seed)
@@ -217,6 +236,8 @@ def test_random_kernels(seed, monkeypatch):
     value = maker.element(index, 3, 40)
     if seed % 3 and shape:
         value = k.op("add", value, maker.row_program(index))
+    elif shape:
+        value = k.op("sub", value, maker.column_program(index))
     size = int(np.prod(shape))
     offset = maker.row_major(index)
     target = k.buffer("out", maker.dtype, size, "out")

@@ -160,6 +160,7 @@ PROGRAMS = {
     "elementwise": (lambda x: fnp.tanh(x) * fnp.exp(-x * x), (300_001,)),
     "softmax": (softmax, (301, 517)),
     "columns": (lambda x: fnp.sum(x, axis=0), (2000, 517)),
+    "narrow columns": (lambda x: fnp.sum(x * x, axis=0), (40_003, 24)),
     "transpose": (lambda x: x.T * 2, (517, 1000)),
     "sum": (lambda x: fnp.sum(x * x) / 3, (1_000_003,)),
     "ragged sum": (lambda x: fnp.sum(x[:, :-1]), (1000, 1000)),

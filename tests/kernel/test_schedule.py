@@ -195,12 +195,34 @@ def test_column_sums_have_lanes_over_columns():
     assert skeleton(column_sum(100, 64)) == ["64 by 64", "  100 by 1 add"]
 
 
-def test_long_sums_are_blocked():
-    assert skeleton(column_sum(100_000, 64)) == [
-        "64 by 32",
-        "  25 by 1 add",
-        "    4000 by 1 add",
+def test_long_column_sums_take_some_rows_together():
+    k = KernelBuilder()
+    x = k.buffer("x", F32, 65536 * 64, "in")
+    y = k.buffer("y", F32, 64, "out")
+    (j,) = k.domain((64,))
+    k.store(y, j, k.fold("add", "r", [65536], lambda m: k.load(x, m[0] * 64 + j)))
+    kernel = k.finish("columns")
+    assert skeleton(kernel) == [
+        "256 by 1",
+        "  64 by 64",
+        "    256 by 1 add",
+        "64 by 64",
+        "  256 by 1 add",
     ]
+    first, second = (loop for loop in kernel.body if isinstance(loop, Loop))
+    assert parallel_loops(kernel) == (first, second)
+    with pytest.raises(InternalError, match="nothing is kept in sums0"):
+        check_kernel(Kernel("second", kernel.buffers, (second,), kernel.locals))
+
+
+def test_long_sums_are_blocked():
+    k = KernelBuilder()
+    x, y = (
+        k.buffer(n, F32, s, r) for n, s, r in (("x", 100_000, "in"), ("y", 1, "out"))
+    )
+    k.domain(())
+    k.store(y, 0, k.fold("add", "r", [100_000], lambda m: k.load(x, m[0])))
+    assert skeleton(k.finish("sum")) == ["25 by 1 add", "  4000 by 32 add"]
 
 
 def test_long_sums_of_awkward_length_have_a_rest():

@@ -1,0 +1,146 @@
+"""Sums down the columns of a matrix, in blocks of rows: two nests in place of one.
+
+Going down one group of columns after the other uses a few bytes of each row at a time,
+and leaves threads nothing to share where a row is short. So the first nest takes some
+rows together and keeps the sums of their columns in a local buffer, which the second
+nest adds up. Receives a nest, gives the nests that run in its place, one after the
+other; next on the walk: `schedule.py`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from fnx.kernel.expr import (
+    Buffer,
+    Expr,
+    Fold,
+    IndexExpr,
+    Load,
+    LoopIndex,
+    Part,
+    linear_offset,
+    stride,
+    walk,
+)
+from fnx.kernel.ir import Store
+from fnx.kernel.loops import Nest, section
+from fnx.kernel.table import ExprTable
+
+LEAST = 1 << 16
+"""Fewer elements than this are summed as they come."""
+
+PARTIALS = 1 << 17
+"""The bytes that the sums of all blocks may take: what a second-level cache holds."""
+
+ROWS = 16
+"""The least number of rows of a block."""
+
+BLOCKS = 8, 256
+"""The least and the largest number of blocks: enough for threads to share."""
+
+
+def in_blocks_of_rows(table: ExprTable, nest: Nest) -> tuple[Nest, ...]:
+    """The nest alone, or cut in two if it sums up long columns."""
+    blocks = _blocks(nest)
+    return _Columns(table, nest, blocks).nests() if blocks else (nest,)
+
+
+def _blocks(nest: Nest) -> int:
+    """How many blocks of rows there are to be; 0 for a nest of another kind."""
+    if not nest.domain or not nest.folds or not _is_pure(nest):
+        return 0
+    fold = nest.folds[0]
+    width = prod(index.extent for index in nest.domain)
+    if len(fold.indices) > 1 or fold.indices[0].extent * width < LEAST:
+        return 0
+    if not all(_goes_down(other, fold.indices, nest.domain) for other in nest.folds):
+        return 0
+    row = sum(b.dtype.itemsize for f in nest.folds for b in f.bodies) * width
+    least, most = BLOCKS
+    rows = fold.indices[0].extent
+    blocks = min(PARTIALS // row, most, rows // ROWS)
+    return blocks if blocks >= least else 0
+
+
+def _is_pure(nest: Nest) -> bool:
+    """Whether nothing is read that is written, so that folds may run before stores."""
+    written = {store.buffer for store in nest.stores}
+    return not any(isinstance(e, Load) and e.buffer in written for e in nest.exprs)
+
+
+def _goes_down(
+    fold: Fold, rows: tuple[LoopIndex, ...], domain: tuple[LoopIndex, ...]
+) -> bool:
+    """Whether a fold over these rows reads memory by rows, all of the domain long."""
+    if fold.indices != rows or fold.combine.startswith("arg"):
+        return False
+    if fold.free != set(domain) or any(isinstance(e, Part) for e in _inside(fold)):
+        return False
+    loads = [e.offset for e in _inside(fold) if isinstance(e, Load)]
+    steps = [(stride(at, domain[-1]), stride(at, rows[0])) for at in loads]
+    by_rows = any(along == 1 and down not in (None, 0, 1) for along, down in steps)
+    return by_rows and not any(along and down in (1, -1) for along, down in steps)
+
+
+def _inside(fold: Fold) -> list[Expr]:
+    return walk(fold.bodies)
+
+
+class _Columns:
+    """The two nests for one: the sums of blocks, and the sums of those."""
+
+    def __init__(self, table: ExprTable, nest: Nest, blocks: int) -> None:
+        self.table, self.nest = table, nest
+        (rows,) = nest.folds[0].indices
+        self.size = _even(rows.extent, blocks)
+        self.blocks, self.rest = divmod(rows.extent, self.size)
+        block = table.loop((rows.tag, "rows", self.size), self.blocks)
+        assert isinstance(block, LoopIndex)
+        self.block = block
+        self.stores: list[Store] = []
+
+    def nests(self) -> tuple[Nest, ...]:
+        """The nest that keeps the sums of blocks, and the one that uses them."""
+        done: dict[Expr, Expr] = {}
+        for expr in self.nest.exprs:
+            children = tuple(done[child] for child in expr.children)
+            if isinstance(expr, Part):
+                done[expr] = self.total(expr.fold, expr.number)
+            elif children == expr.children:
+                done[expr] = expr
+            else:
+                done[expr] = self.table.rebuilt(expr, children)
+        second = self.nest.mapped(self.nest.domain, done)
+        return Nest((self.block, *self.nest.domain), tuple(self.stores)), second
+
+    def total(self, fold: Fold, number: int) -> Expr:
+        """One value of a fold: of all blocks, and of the rows that remain."""
+        whole = section(self.table, fold, self.block * self.size, self.size)[number]
+        kept = self.table.load(*self.keep(whole), None)
+        total = self.table.part(
+            self.table.fold(fold.combine, (self.block,), (kept,)), 0
+        )
+        if not self.rest:
+            return total
+        start = self.table.number(self.blocks * self.size)
+        remainder = section(self.table, fold, start, self.rest)[number]
+        return self.table.op(fold.combine, (total, remainder), total.dtype)
+
+    def keep(self, value: Expr) -> tuple[Buffer, IndexExpr]:
+        """Have the first nest store a value; gives where."""
+        index = (self.block, *self.nest.domain)
+        extents = [loop.extent for loop in index]
+        name = f"sums{len(self.stores)}"
+        buffer = Buffer(name, value.dtype, prod(extents), "local")
+        offset = linear_offset(index, extents)
+        assert isinstance(offset, IndexExpr)
+        self.stores.append(Store(buffer, offset, value))
+        return buffer, offset
+
+
+def _even(rows: int, blocks: int) -> int:
+    """How many rows a block has: a divisor if one is near, else as many as it takes."""
+    least = -(-rows // blocks)
+    divisors = (size for size in range(least, 2 * least) if rows % size == 0)
+    return next(divisors, least)
