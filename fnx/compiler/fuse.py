@@ -31,13 +31,13 @@ from fnx.core.primitive import Pulled
 from fnx.core.program import Atom, Eqn, Program, Var
 
 # Work to compute a value again, in units of one arithmetic operation.
-_SIMPLE, _FUNCTION, _REDUCTION = 1, 8, 100
+_SIMPLE, _DIVISION, _FUNCTION, _REDUCTION = 1, 5, 12, 100
 # A value that costs no more than this is computed again rather than stored.
 _CHEAP = 6
 # What a kernel without lanes or threads may compute rather than load.
 _SERIAL = 16
 # The same for a value of which each kernel that reads it needs every element once.
-_CHEAP_ONCE = 8
+_CHEAP_ONCE = 11
 # A value is narrow beside another one that has at least so many times its elements.
 _NARROW = 8
 # Equations in one kernel: beyond this, compiling it costs more than a store and a load.
@@ -115,9 +115,10 @@ class _Fuser:
         self.cost = self._costs()
         self.forced = {a for a in program.outputs if isinstance(a, Var)}
         self.homes: dict[Var, set[_Kernel]] = {}
-        # Of an aligned value, how many axes run along the domain; the rest is folded.
-        self.aligned: dict[Var, int] = {}
-        self.columns: dict[object, _Kernel] = {}
+        # How many axes of a value run along the domain of each home that reads it
+        # aligned, while the rest is folded; -1 for the other homes.
+        self.aligned: dict[Var, dict[_Kernel, int]] = {}
+        self.reductions: dict[object, list[tuple[_Kernel, set[Var]]]] = {}
         self.views: dict[Var, Var] = {}
         self.pulled: dict[Var, set[_Kernel]] = {}
 
@@ -202,7 +203,11 @@ class _Fuser:
         if not homes:
             return not uses
         cost = self.cost[number]
-        if cost > _CHEAP and self._read_again(uses):
+        if cost > _CHEAP_ONCE and self._read_again(uses, None):
+            return False
+        if _CHEAP < cost <= _CHEAP_ONCE and any(
+            self._read_again(self._uses_in(home, uses), home) for home in homes
+        ):
             return False
         if len(homes) > 1 and cost > _CHEAP_ONCE:
             merged = self._merge(homes)
@@ -214,11 +219,14 @@ class _Fuser:
         for home in homes:
             home.eqns.add(number)
         self.homes[var] = homes
-        ordered = all(home.ordered for home in homes)
-        if ordered and all(self._reads_aligned(use) for use in uses):
-            along = [self._axes_along(use) for use in uses]
-            self.aligned[var] = min(along, default=_rank(var))
+        self.aligned[var] = {home: self._alignment_in(home, var, uses) for home in homes}
         return True
+
+    def _alignment_in(self, home: _Kernel, var: Var, uses: list[_Use]) -> int:
+        """How many axes of an inlined value run along the domain of a home, or -1."""
+        along = (self._axes_along(use, home) for use in self._uses_in(home, uses))
+        # A step that pulls the value reads it at its own index, in order or not.
+        return min(along, default=_rank(var)) if home.ordered else -1
 
     def _store(
         self, number: int, var: Var, uses: list[_Use], homes: set[_Kernel]
@@ -230,41 +238,44 @@ class _Fuser:
             self.forced.add(source)
             return
         self.forced.add(var)
-        kernel = self._joinable(var, uses, homes) or _Kernel(var.type.shape)
+        kernel = self._joinable(var, uses, homes) or self._beside(eqn, var)
         kernel.outputs.append(var)
         kernel.eqns.add(number)
         self.homes[var] = {kernel}
-        self.aligned[var] = _rank(var)
+        self.aligned[var] = {kernel: _rank(var)}
 
     # -- how a value is read
 
-    def _read_again(self, uses: list[_Use]) -> bool:
-        """Whether inlining would compute one element many times."""
-        elsewhere = 0
-        for use in uses:
-            if self._reads_aligned(use):
-                continue
-            elsewhere += 1
-            if _repeats(self.eqns[use.eqn], use.position):
-                return True
-        return elsewhere > 0 and len(uses) > 1
+    def _read_again(self, uses: list[_Use], home: _Kernel | None) -> bool:
+        """Whether inlining in one kernel would compute one element many times."""
+        elsewhere = [use for use in uses if self._axes_along(use, home) < 0]
+        if any(_repeats(self.eqns[use.eqn], use.position) for use in elsewhere):
+            return True
+        return bool(elsewhere) and len(uses) > 1
 
-    def _reads_exactly(self, use: _Use) -> bool:
+    def _uses_in(self, home: _Kernel, uses: list[_Use]) -> list[_Use]:
+        return [use for use in uses if home in self._homes_of([use])]
+
+    def _axes_along(self, use: _Use, home: _Kernel | None) -> int:
+        """How many axes of an operand run along a home's domain; -1: not aligned.
+
+        Without a home, the least of all that inline what reads the operand.
+        """
+        eqn = self.eqns[use.eqn]
+        reading = _row_prefix(eqn, use.position)
+        if reading is None:
+            return -1
+        found = [
+            axes
+            for out in eqn.outputs
+            for kernel, axes in self.aligned.get(out, {}).items()
+            if home is None or _current(kernel) is home
+        ]
+        return min([reading, *found])
+
+    def _reads_exactly(self, use: _Use, home: _Kernel) -> bool:
         operand = self.eqns[use.eqn].inputs[use.position]
-        return self._reads_aligned(use) and self._axes_along(use) == _rank(operand)
-
-    def _reads_aligned(self, use: _Use) -> bool:
-        eqn = self.eqns[use.eqn]
-        if not all(out in self.aligned for out in eqn.outputs if out in self.homes):
-            return False
-        return _is_row_prefix(eqn, use.position)
-
-    def _axes_along(self, use: _Use) -> int:
-        """How many axes of an operand that is read aligned run along the domain."""
-        eqn = self.eqns[use.eqn]
-        reading = _reading(eqn, use.position)
-        along = [self.aligned[out] for out in eqn.outputs if out in self.aligned]
-        return min(len(reading[0]) if reading else 0, *along)
+        return self._axes_along(use, home) == _rank(operand)
 
     # -- joining kernels
 
@@ -273,17 +284,46 @@ class _Fuser:
     ) -> _Kernel | None:
         """A home of which a stored value can be one more output."""
         for home in homes:
-            inside = [use for use in uses if home in self._homes_of([use])]
+            inside = self._uses_in(home, uses)
             if home.domain != var.type.shape or len(home.eqns) >= _LARGEST:
                 continue
             if home.step is not None:
                 continue
-            if not all(self._reads_exactly(use) for use in inside):
+            if not all(self._reads_exactly(use, home) for use in inside):
                 continue
             others = set(self._readers([var])) - {home}
             if not self._reach(others, home):
                 return home
         return None
+
+    def _beside(self, eqn: Eqn, var: Var) -> _Kernel:
+        """A new kernel, or one that reduces common values over the same axes."""
+        if eqn.primitive.reads != "folded":
+            return _Kernel(var.type.shape)
+        shapes = (*(atom.type.shape for atom in eqn.inputs), var.type.shape)
+        alike = self.reductions.setdefault((_alignment(eqn, 0), shapes), [])
+        reads = self._made_of(eqn)
+        for kernel, others in alike:
+            target = _current(kernel)
+            fits = len(target.eqns) < _LARGEST and not reads.isdisjoint(others)
+            if fits and not self._reach(set(self._readers([var])), target):
+                return target
+        alike.append((_Kernel(var.type.shape), reads))
+        return alike[-1][0]
+
+    def _made_of(self, eqn: Eqn) -> set[Var]:
+        """The values of an operand's shape that a reduction is computed from."""
+        shape, found = eqn.inputs[0].type.shape, set[Var]()
+        pending = list(eqn.inputs)
+        while pending and len(found) < _LARGEST:
+            atom = pending.pop()
+            if not isinstance(atom, Var) or atom in found or atom.type.shape != shape:
+                continue
+            found.add(atom)
+            number = self.maker.get(atom)
+            if number is not None and self.fusible[number]:
+                pending += self.eqns[number].inputs
+        return found
 
     def _merge(self, homes: set[_Kernel]) -> _Kernel | None:
         """One kernel in the place of several that are independent and of one shape."""
@@ -430,7 +470,9 @@ def _is_fusible(eqn: Eqn) -> bool:
 def _own_cost(eqn: Eqn) -> int:
     if eqn.primitive.reads == "folded":
         return _REDUCTION
-    return _SIMPLE if eqn.primitive.cheap else _FUNCTION
+    if eqn.primitive.cheap:
+        return _SIMPLE
+    return _DIVISION if eqn.primitive.division else _FUNCTION
 
 
 def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
@@ -438,8 +480,9 @@ def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
     return eqn.primitive.alignment(position, types, **eqn.params)
 
 
-def _is_row_prefix(eqn: Eqn, position: int) -> bool:
-    """Whether an operand is read at a prefix of the output's index, or along rows.
+def _row_prefix(eqn: Eqn, position: int) -> int | None:
+    """Along how many axes of the output's index an operand is read, if it is read at a
+    prefix of that index, or along rows; None elsewhere.
 
     Without folded axes a prefix will do: the element is computed once for all that
     follows. With them every axis of the output must come first, or the fold's elements
@@ -447,9 +490,10 @@ def _is_row_prefix(eqn: Eqn, position: int) -> bool:
     """
     reading = _reading(eqn, position)
     if reading is None:
-        return False
+        return None
     along, ordered, folds, wanted = reading
-    return ordered and along == (wanted if folds else wanted[: len(along)])
+    prefix = ordered and along == (wanted if folds else wanted[: len(along)])
+    return len(along) if prefix else None
 
 
 def _repeats(eqn: Eqn, position: int) -> bool:

@@ -57,6 +57,8 @@ class Primitive:
     reads: str = "once"
     # Whether computing the output again is as cheap as loading it.
     cheap: bool = False
+    # Whether it is one operation of the machine, though a slow one (division, root).
+    division: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -334,6 +334,7 @@ def square(x: Any) -> Any:
 
 sqrt = Smooth("sqrt", INEXACT, np.sqrt, lambda out, x: div(0.5, out))
 rsqrt = Smooth("rsqrt", INEXACT, formulas.rsqrt, lambda out, x: div(mul(out, -0.5), x))
+div.division = sqrt.division = True
 cbrt = Smooth("cbrt", FLOAT, np.cbrt, lambda out, x: div(1 / 3, square(out)))
 
 

@@ -287,3 +287,28 @@ def statements(body: Any) -> Any:
         yield stmt
         if isinstance(stmt, Loop):
             yield from statements(stmt.body)
+
+
+def test_row_statistics_are_stored_not_what_is_made_of_them() -> None:
+    """The gradient of a layer norm by its input and its parameters."""
+
+    def loss(x: Any, scale: Any, weights: Any) -> Any:
+        return np_.sum(layer_norm(x, scale) * weights)
+
+    shape = (300, 200)
+    plan = planned(fnx.grad(loss, (0, 1)), data(*shape), data(200), data(*shape))
+    sizes = [[b.size for b in s.kernel.buffers if b.role == "out"] for s in plan.steps]
+    assert sorted(sizes) == [[200], [300, 300], [300 * 200]]
+
+
+def test_sums_over_the_same_axes_of_common_values_share_a_kernel() -> None:
+    plan = planned(
+        lambda x, y: (np_.sum(x * y, axis=0), np_.sum(y, axis=0)),
+        data(9, 7),
+        data(9, 7),
+    )
+    assert kinds(plan) == ["kernel"]
+    plan = planned(
+        lambda x, y: np_.sum(x / np_.sum(y, axis=0) * y, axis=0), data(9, 7), data(9, 7)
+    )
+    assert kinds(plan) == ["kernel", "kernel"]
