@@ -43,6 +43,9 @@ from fnx.kernel.ir import (
 RUN = "fnx_run"
 """The symbol of the thread pool's function, which kernels with `shares` call."""
 
+UNROLLED = 64
+"""Inner loops of at most so many statements, over all of their rounds, are unrolled."""
+
 
 class Module(Text):
     """One LLVM module: kernels as internal functions, and functions that call them."""
@@ -321,9 +324,12 @@ class _Printer(Positions):
         A vector that would reach beyond the extent begins earlier.
         """
         step = self.width if self.vector is loop.index else 1
-        if isinstance(begin, int) and end == begin + step:
-            self.one_round(loop, str(begin))
-            return
+        if isinstance(begin, int) and isinstance(end, int):
+            starts = range(begin, end, step)
+            if len(starts) == 1 or self.unrolls(loop, len(starts)):
+                for start in starts:
+                    self.one_round(loop, str(min(start, loop.extent - step)))
+                return
         label, after = self.label(), self.label()
         index = f"%i{label[1:]}"
         phis = self.enter(loop, index, label, begin)
@@ -338,6 +344,15 @@ class _Printer(Positions):
         for place, value in enumerate([f"{index}.next", *carried], phis):
             self.lines[place] += f", [ {value}, %{self.block} ]"
         self.start(after)
+
+    def unrolls(self, loop: Loop, rounds: int) -> bool:
+        """Whether a short loop over a row is printed round by round.
+
+        The processor guesses wrongly where it ends, once a row.
+        """
+        inner = any(isinstance(stmt, Loop) for stmt in loop.body)
+        few = rounds <= 8 and rounds * len(loop.body) <= UNROLLED
+        return self.width > 1 and len(self.scopes) > 1 and few and not inner
 
     def enter(self, loop: Loop, index: str, label: str, begin: int | str) -> int:
         """Begin a loop's block with its phis; gives the line of the first.

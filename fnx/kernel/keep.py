@@ -9,10 +9,10 @@ again. Receives and gives nests and placed statements; next on the walk: `vector
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from fnx import dtypes
+from fnx.dtypes import DType
 from fnx.kernel.expr import Buffer, Expr, Fold, IndexExpr, LoopIndex, Op, walk
 from fnx.kernel.ir import Eval, Loop, Recall, Stmt, Store
 from fnx.kernel.loops import Nest
@@ -22,8 +22,8 @@ from fnx.kernel.vectorize import Body, scalar_cost
 WORTH = 5.0
 """Values that cost more than this are kept: more than storing and reading them."""
 
-LONGEST = 32_768
-"""Bytes of the longest row that is kept: what a first-level cache holds."""
+ROOM = 65_536
+"""The bytes that the kept rows of one kernel may take: they lie on a thread's stack."""
 
 
 # ---------------------------------------------------------------- one index for rows
@@ -63,27 +63,46 @@ def _row_of(nest: Nest, fold: Fold) -> tuple[LoopIndex, ...]:
 # ---------------------------------------------------------------- keeping values
 
 
-def kept(body: Body, numbers: Iterator[int] | None = None) -> Body:
+def kept(body: Body) -> Body:
     """The statements, with costly values of sibling loops computed in the first."""
-    numbers = itertools.count() if numbers is None else numbers
+    return _kept(body, _Memory())
+
+
+class _Memory:
+    """Local buffers, while there is room for them."""
+
+    def __init__(self) -> None:
+        self.number, self.room = 0, ROOM
+
+    def row(self, dtype: DType, size: int) -> Buffer | None:
+        """One more buffer; None where there is no room."""
+        nbytes = size * dtype.itemsize
+        if nbytes > self.room:
+            return None
+        self.room -= nbytes
+        self.number += 1
+        return Buffer(f"row{self.number - 1}", dtype, size, "local")
+
+
+def _kept(body: Body, memory: _Memory) -> Body:
     siblings: dict[LoopIndex, list[Loop]] = {}
     new: dict[Stmt, Stmt] = {}
     for stmt in body:
         if isinstance(stmt, Loop):
             if any(isinstance(inner, Loop) for inner in stmt.body):
-                new[stmt] = Loop(stmt.index, kept(stmt.body, numbers), stmt.folds)
+                new[stmt] = Loop(stmt.index, _kept(stmt.body, memory), stmt.folds)
             else:
                 siblings.setdefault(stmt.index, []).append(stmt)
     for loops in siblings.values():
         if len(loops) > 1:
-            new.update(zip(loops, _Row(loops, numbers).loops(), strict=True))
+            new.update(zip(loops, _Row(loops, memory).loops(), strict=True))
     return tuple([new.get(stmt, stmt) for stmt in body])
 
 
 class _Row:
     """Loops over the same row, one after the other, and which values they keep."""
 
-    def __init__(self, loops: list[Loop], numbers: Iterator[int]) -> None:
+    def __init__(self, loops: list[Loop], memory: _Memory) -> None:
         self.given = loops
         self.index = loops[0].index
         self.first: dict[Expr, int] = {}
@@ -92,9 +111,9 @@ class _Row:
                 self.first.setdefault(expr, number)
         self.buffers: dict[Expr, Buffer] = {}
         self.recalled: set[Expr] = set()
-        self._choose(numbers)
+        self._choose(memory)
 
-    def _choose(self, numbers: Iterator[int]) -> None:
+    def _choose(self, memory: _Memory) -> None:
         """Choose what is kept: of all that a later loop needs, what is costly still."""
         shared = set[Expr]()
         for number, loop in enumerate(self.given):
@@ -103,11 +122,11 @@ class _Row:
             used += _roots(loop)
             shared.update(e for e in used if self.first.get(e, number) < number)
         for expr in sorted(shared, key=lambda expr: expr.order):
-            size = self.index.extent * expr.dtype.itemsize
             plain = isinstance(expr, Op) and expr.dtype is not dtypes.bool_
-            if plain and size <= LONGEST and self._cost(expr) > WORTH:
-                name, extent = f"row{next(numbers)}", self.index.extent
-                self.buffers[expr] = Buffer(name, expr.dtype, extent, "local")
+            if plain and self._cost(expr) > WORTH:
+                buffer = memory.row(expr.dtype, self.index.extent)
+                if buffer is not None:
+                    self.buffers[expr] = buffer
 
     def _cost(self, expr: Expr) -> float:
         """What it costs to compute a value of a loop from what is kept so far."""

@@ -523,6 +523,19 @@ def test_layer_norm():
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("width", "loops"), [(64, 1), (1024, 2)])
+def test_short_loops_over_rows_are_unrolled(width, loops):
+    k = KernelBuilder()
+    x = k.buffer("x", dtypes.float32, 9 * width, "in")
+    y = k.buffer("y", dtypes.float32, 9, "out")
+    (i,) = k.domain((9,))
+    total = k.fold("add", "j", [width], lambda j: k.load(x, i * width + j[0]))
+    k.store(y, i, total)
+    module = emit.Module()
+    module.add(k.finish("rows"))
+    assert module.text().count("phi i64") == loops
+
+
 def test_log_sum_exp_of_rows_summed():
     shape = rows, columns = 21, 45
     x = random(shape, dtypes.float64)
