@@ -156,9 +156,19 @@ def softmax(x):
     return e / fnp.sum(e, axis=-1, keepdims=True)
 
 
+def gradients_of_layer_norm(x):
+    def loss(x, scale):
+        centred = x - fnp.mean(x, axis=-1, keepdims=True)
+        variance = fnp.mean(centred * centred, axis=-1, keepdims=True)
+        return fnp.sum((centred / fnp.sqrt(variance + 1e-5) * scale) ** 2)
+
+    return fnx.grad(loss, (0, 1))(x, x[0])
+
+
 PROGRAMS = {
     "elementwise": (lambda x: fnp.tanh(x) * fnp.exp(-x * x), (300_001,)),
     "softmax": (softmax, (301, 517)),
+    "layer norm": (gradients_of_layer_norm, (3001, 96)),
     "columns": (lambda x: fnp.sum(x, axis=0), (2000, 517)),
     "narrow columns": (lambda x: fnp.sum(x * x, axis=0), (40_003, 24)),
     "transpose": (lambda x: x.T * 2, (517, 1000)),
