@@ -219,7 +219,9 @@ class _Fuser:
         for home in homes:
             home.eqns.add(number)
         self.homes[var] = homes
-        self.aligned[var] = {home: self._alignment_in(home, var, uses) for home in homes}
+        self.aligned[var] = {
+            home: self._alignment_in(home, var, uses) for home in homes
+        }
         return True
 
     def _alignment_in(self, home: _Kernel, var: Var, uses: list[_Use]) -> int:

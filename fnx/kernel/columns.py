@@ -24,14 +24,12 @@ from fnx.kernel.expr import (
     walk,
 )
 from fnx.kernel.ir import Store
+from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest, section
 from fnx.kernel.table import ExprTable
 
 LEAST = 1 << 16
 """Fewer elements than this are summed as they come."""
-
-PARTIALS = 1 << 17
-"""The bytes that the sums of all blocks may take: what a second-level cache holds."""
 
 ROWS = 16
 """The least number of rows of a block."""
@@ -40,13 +38,13 @@ BLOCKS = 8, 256
 """The least and the largest number of blocks: enough for threads to share."""
 
 
-def in_blocks_of_rows(table: ExprTable, nest: Nest) -> tuple[Nest, ...]:
+def in_blocks_of_rows(table: ExprTable, nest: Nest, local: Locals) -> tuple[Nest, ...]:
     """The nest alone, or cut in two if it sums up long columns."""
-    blocks = _blocks(nest)
-    return _Columns(table, nest, blocks).nests() if blocks else (nest,)
+    blocks = _blocks(nest, local.partials)
+    return _Columns(table, nest, blocks, local).nests() if blocks else (nest,)
 
 
-def _blocks(nest: Nest) -> int:
+def _blocks(nest: Nest, room: int) -> int:
     """How many blocks of rows there are to be; 0 for a nest of another kind."""
     if not nest.domain or not nest.folds or not _is_pure(nest):
         return 0
@@ -59,7 +57,7 @@ def _blocks(nest: Nest) -> int:
     row = sum(b.dtype.itemsize for f in nest.folds for b in f.bodies) * width
     least, most = BLOCKS
     rows = fold.indices[0].extent
-    blocks = min(PARTIALS // row, most, rows // ROWS)
+    blocks = min(room // row, most, rows // ROWS)
     return blocks if blocks >= least else 0
 
 
@@ -90,8 +88,10 @@ def _inside(fold: Fold) -> list[Expr]:
 class _Columns:
     """The two nests for one: the sums of blocks, and the sums of those."""
 
-    def __init__(self, table: ExprTable, nest: Nest, blocks: int) -> None:
-        self.table, self.nest = table, nest
+    def __init__(
+        self, table: ExprTable, nest: Nest, blocks: int, local: Locals
+    ) -> None:
+        self.table, self.nest, self.local = table, nest, local
         (rows,) = nest.folds[0].indices
         self.size = _even(rows.extent, blocks)
         self.blocks, self.rest = divmod(rows.extent, self.size)
@@ -131,8 +131,7 @@ class _Columns:
         """Have the first nest store a value; gives where."""
         index = (self.block, *self.nest.domain)
         extents = [loop.extent for loop in index]
-        name = f"sums{len(self.stores)}"
-        buffer = Buffer(name, value.dtype, prod(extents), "local")
+        buffer = self.local.sums(value.dtype, prod(extents))
         offset = linear_offset(index, extents)
         assert isinstance(offset, IndexExpr)
         self.stores.append(Store(buffer, offset, value))

@@ -10,20 +10,18 @@ again. Receives and gives nests and placed statements; next on the walk: `vector
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fnx import dtypes
-from fnx.dtypes import DType
 from fnx.kernel.expr import Buffer, Expr, Fold, IndexExpr, LoopIndex, Op, walk
 from fnx.kernel.ir import Eval, Loop, Recall, Stmt, Store
+from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import Body, scalar_cost
 
 WORTH = 5.0
 """Values that cost more than this are kept: more than storing and reading them."""
-
-ROOM = 65_536
-"""The bytes that the kept rows of one kernel may take: they lie on a thread's stack."""
 
 
 # ---------------------------------------------------------------- one index for rows
@@ -63,46 +61,26 @@ def _row_of(nest: Nest, fold: Fold) -> tuple[LoopIndex, ...]:
 # ---------------------------------------------------------------- keeping values
 
 
-def kept(body: Body) -> Body:
+def kept(body: Body, local: Locals) -> Body:
     """The statements, with costly values of sibling loops computed in the first."""
-    return _kept(body, _Memory())
-
-
-class _Memory:
-    """Local buffers, while there is room for them."""
-
-    def __init__(self) -> None:
-        self.number, self.room = 0, ROOM
-
-    def row(self, dtype: DType, size: int) -> Buffer | None:
-        """One more buffer; None where there is no room."""
-        nbytes = size * dtype.itemsize
-        if nbytes > self.room:
-            return None
-        self.room -= nbytes
-        self.number += 1
-        return Buffer(f"row{self.number - 1}", dtype, size, "local")
-
-
-def _kept(body: Body, memory: _Memory) -> Body:
     siblings: dict[LoopIndex, list[Loop]] = {}
     new: dict[Stmt, Stmt] = {}
     for stmt in body:
         if isinstance(stmt, Loop):
             if any(isinstance(inner, Loop) for inner in stmt.body):
-                new[stmt] = Loop(stmt.index, _kept(stmt.body, memory), stmt.folds)
+                new[stmt] = replace(stmt, body=kept(stmt.body, local))
             else:
                 siblings.setdefault(stmt.index, []).append(stmt)
     for loops in siblings.values():
         if len(loops) > 1:
-            new.update(zip(loops, _Row(loops, memory).loops(), strict=True))
+            new.update(zip(loops, _Row(loops, local).loops(), strict=True))
     return tuple([new.get(stmt, stmt) for stmt in body])
 
 
 class _Row:
     """Loops over the same row, one after the other, and which values they keep."""
 
-    def __init__(self, loops: list[Loop], memory: _Memory) -> None:
+    def __init__(self, loops: list[Loop], local: Locals) -> None:
         self.given = loops
         self.index = loops[0].index
         self.first: dict[Expr, int] = {}
@@ -111,9 +89,9 @@ class _Row:
                 self.first.setdefault(expr, number)
         self.buffers: dict[Expr, Buffer] = {}
         self.recalled: set[Expr] = set()
-        self._choose(memory)
+        self._choose(local)
 
-    def _choose(self, memory: _Memory) -> None:
+    def _choose(self, local: Locals) -> None:
         """Choose what is kept: of all that a later loop needs, what is costly still."""
         shared = set[Expr]()
         for number, loop in enumerate(self.given):
@@ -124,7 +102,7 @@ class _Row:
         for expr in sorted(shared, key=lambda expr: expr.order):
             plain = isinstance(expr, Op) and expr.dtype is not dtypes.bool_
             if plain and self._cost(expr) > WORTH:
-                buffer = memory.row(expr.dtype, self.index.extent)
+                buffer = local.row(expr.dtype, self.index.extent)
                 if buffer is not None:
                     self.buffers[expr] = buffer
 
@@ -138,7 +116,7 @@ class _Row:
         """The loops, where later ones recall what earlier ones keep."""
         bodies = [self._recalling(n, loop) for n, loop in enumerate(self.given)]
         return [
-            Loop(loop.index, tuple(self._keeping(n, body)), loop.folds)
+            replace(loop, body=tuple(self._keeping(n, body)))
             for n, (loop, body) in enumerate(zip(self.given, bodies, strict=True))
         ]
 

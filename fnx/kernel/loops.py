@@ -101,7 +101,7 @@ def collapsed_loops(table: ExprTable, nest: Nest) -> Nest:
 
 
 def blocked_and_tiled(table: ExprTable, nest: Nest) -> list[Nest]:
-    """The nest with long sums in blocks, and transpositions in tiles; perhaps several."""
+    """The nest with long sums in blocks, and transpositions in tiles."""
     while (blocked := _blocked(table, nest)) is not None:
         nest = blocked
     return _tiled(table, nest)

@@ -10,6 +10,7 @@ walk, chooses the vector loops. Of several orders of the outer loops the cheapes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fnx.kernel.columns import in_blocks_of_rows
 from fnx.kernel.expr import (
@@ -27,6 +28,7 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store, local_buffers
 from fnx.kernel.keep import along_rows, kept
+from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest, blocked_and_tiled, collapsed_loops, split_loops
 from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
@@ -45,15 +47,17 @@ def schedule(
     stores: tuple[Store, ...],
 ) -> Kernel:
     """The kernel that does these stores for every index of the domain."""
+    local = Locals()
     whole = split_loops(table, Nest(domain, stores))
     body = joined(
-        _cheapest(table, along_rows(table, part))
+        _cheapest(table, along_rows(table, part), local)
         for piece in pieces(table, whole)
-        for nest in in_blocks_of_rows(table, collapsed_loops(table, piece))
+        for nest in in_blocks_of_rows(table, collapsed_loops(table, piece), local)
         for part in _parts(table, nest)
     )
-    local = local_buffers(body)
-    return Kernel(name, buffers, body, local, structural_key(buffers + local, body))
+    kept_in = local_buffers(body)
+    key = structural_key(buffers + kept_in, body)
+    return Kernel(name, buffers, body, kept_in, key)
 
 
 def _parts(table: ExprTable, nest: Nest) -> Iterator[Nest]:
@@ -66,13 +70,17 @@ def _parts(table: ExprTable, nest: Nest) -> Iterator[Nest]:
             yield from blocked_and_tiled(table, collapsed_loops(table, short))
 
 
-def _cheapest(table: ExprTable, nest: Nest) -> tuple[Stmt, ...]:
+def _cheapest(table: ExprTable, nest: Nest, local: Locals) -> tuple[Stmt, ...]:
     """The loop nest with vector loops for the order of its loops that costs least."""
-    cost, body = vectorized(kept(_placed(table, nest, nest.domain)))
+    before = replace(local)
+    cost, body = vectorized(kept(_placed(table, nest, nest.domain), local))
     for order in _other_orders(nest):
-        other = vectorized(kept(_placed(table, nest, order)))
+        trial = replace(before, count=local.count)
+        other = vectorized(kept(_placed(table, nest, order), trial))
+        local.count = trial.count
         if REORDER * other[0] < cost:
             cost, body = other
+            local.room = trial.room
     return body
 
 
