@@ -30,7 +30,7 @@ from fnx.cpu.library import (
     blas_address,
     blas_threads_address,
 )
-from fnx.cpu.threads import num_threads
+from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
 from fnx.runtime.backend import CallForm
@@ -65,7 +65,7 @@ class CpuBackend:
 
     def machine(self) -> str:
         """What machine code depends on; `ImportError` without llvmlite."""
-        return " ".join(jit.host())
+        return " ".join([*jit.host(), f"{cpus()} CPUs"])
 
     def compile(self, plan: Plan) -> Compiled:
         """The plan as machine code; `ImportError` without llvmlite."""

@@ -3,8 +3,9 @@
 Receives a `MatmulStep`; gives the text of `void name(ptr context, i64 begin, i64 end)`,
 which computes some of the product's pieces, so that the thread pool shares them like
 the rounds of a loop. The context holds the addresses of out, x and y. A piece is a
-block of the output, cut by shape alone, and BLAS computes it on one thread: results do
-not depend on the number of threads. Next on the walk: `driver.py`.
+block of the output, cut by its shape and the number of the machine's processors, and
+BLAS computes it on one thread: results do not depend on the number of threads.
+Next on the walk: `driver.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fnx.cpu.threads import cpus
 from fnx.runtime.plan import MatmulStep
 
-LEAST = 2**22
-"""Multiply-adds that are cut in two, a tenth of a millisecond; less is one piece."""
+LEAST = 2**20
+"""Multiply-adds of a piece at least, thirty microseconds."""
 
-MOST = 2**26
-"""Multiply-adds of a piece at most; BLAS packs its operands anew for each piece."""
+MANY = 2**31
+"""Multiply-adds of which there are two pieces for each processor, for balance."""
 
 CHUNK = 2**20
 """Multiply-adds of whole products of a stack that a thread takes at once."""
@@ -57,19 +59,21 @@ class Cut:
         return self.down * self.across
 
 
-def cut(m: int, n: int, k: int) -> Cut:
+def cut(m: int, n: int, k: int, processors: int) -> Cut:
     """The blocks of an output of m rows and n columns.
 
-    The longer side is halved: square blocks read least. There are two blocks as soon as
-    that pays, and four where each of them is still large.
+    The longer side is halved: square blocks read least, and BLAS packs what it reads
+    anew for each. There are as many as processors, if each is worth a thread.
 
-    >>> cut(100, 100, 100)
+    >>> cut(100, 100, 100, 4)
     Cut(rows=100, columns=100, down=1, across=1)
-    >>> cut(1024, 1024, 256)
+    >>> cut(1024, 1024, 256, 4)
     Cut(rows=512, columns=512, down=2, across=2)
     """
     rows, columns, pieces = m, n, 1
-    while _is_cut_again(rows, columns, k, pieces):
+    while _is_cut_again(rows * columns * k, pieces, processors):
+        if max(rows, columns) < 64:
+            break
         if rows >= columns:
             rows = _half(rows)
         else:
@@ -78,11 +82,10 @@ def cut(m: int, n: int, k: int) -> Cut:
     return Cut(rows, columns, -(-m // rows), -(-n // columns))
 
 
-def _is_cut_again(rows: int, columns: int, k: int, pieces: int) -> bool:
-    work, side = rows * columns * k, max(rows, columns)
-    if pieces == 1:
-        return work >= LEAST and side >= 128
-    return side >= 512 and (work > MOST or (pieces < 4 and work >= 4 * LEAST))
+def _is_cut_again(work: int, pieces: int, processors: int) -> bool:
+    if pieces < processors:
+        return work >= 2 * LEAST
+    return pieces < 2 * processors and work >= MANY
 
 
 def _half(size: int) -> int:
@@ -92,7 +95,7 @@ def _half(size: int) -> int:
 
 def rounds_and_chunk(step: MatmulStep) -> tuple[int, int]:
     """The rounds of a product's function, and how many of them a thread takes."""
-    pieces = cut(step.m, step.n, step.k).pieces
+    pieces = cut(step.m, step.n, step.k, cpus()).pieces
     if pieces > 1:
         return step.batch * pieces, 1
     work = step.m * step.n * max(step.k, 1)
@@ -107,7 +110,7 @@ def product_text(
     Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ.
     """
     blas, type_, one, zero = _GEMM[step.dtype.name]
-    blocks, nbytes = cut(step.m, step.n, step.k), step.dtype.itemsize
+    blocks, nbytes = cut(step.m, step.n, step.k, cpus()), step.dtype.itemsize
     row_step = 1 if step.transpose_x else step.k
     column_step = step.k if step.transpose_y else 1
     leading = [

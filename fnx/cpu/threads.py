@@ -10,6 +10,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable
+from functools import cache
 
 from fnx.errors import ArgumentError, OptionError
 
@@ -81,11 +82,12 @@ def default_threads(variable: str | None, cpus: int) -> int:
     return min(number or cpus, MOST_THREADS)
 
 
-def _cpus() -> int:
-    """The CPUs that this process may run on."""
+@cache
+def cpus() -> int:
+    """The number of CPUs that this process could run on when it was first asked."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-_wanted = [default_threads(os.environ.get("OMP_NUM_THREADS"), _cpus())]
+_wanted = [default_threads(os.environ.get("OMP_NUM_THREADS"), cpus())]

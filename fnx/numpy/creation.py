@@ -56,6 +56,10 @@ def array(
     >>> array(np.arange(2.0)).dtype
     dtype('float64')
     """
+    if dtype is None and order == "K" and not ndmin:
+        usual = _usual(object)
+        if usual is not None:
+            return usual
     if order not in ("K", "A", "C", None):
         raise errors.OptionError(f"array: memory is row-major, order={order!r} is not")
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
@@ -112,6 +116,20 @@ def from_dlpack(x: Any) -> Array:
     Array([0, 1, 2], dtype=int32)
     """
     return from_numpy(np.from_dlpack(x).view())
+
+
+def _usual(value: Any) -> Array | None:
+    """What is made most often, the short way: of a NumPy array, of a list of floats."""
+    if value.__class__ is np.ndarray:
+        if value.dtype not in _SUPPORTED:
+            return None
+        return from_numpy(value.copy())
+    if value.__class__ is list and {*map(type, value)} == {float}:
+        return from_numpy(np.array(value, dtypes.default_float()))
+    return None
+
+
+_SUPPORTED = frozenset(dtypes.SUPPORTED)
 
 
 def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:

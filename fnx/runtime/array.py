@@ -99,7 +99,7 @@ def wrap(data: Any, type: ArrayType) -> ConcreteArray:
     """A fresh NumPy result as an array: contiguous, of the type's dtype, read-only."""
     if data.__class__ is not np.ndarray or not data.flags.c_contiguous:
         data = np.ascontiguousarray(data).reshape(type.shape)
-    data.setflags(write=False)
+    data.setflags(False)
     return ConcreteArray(data, type)
 
 

@@ -24,19 +24,20 @@ def _restored():
 
 
 @pytest.mark.parametrize(("m", "n"), list(itertools.product(SIZES, SIZES)))
-@pytest.mark.parametrize("k", [1, 64, 700])
-def test_blocks_cover_the_output(m, n, k):
-    blocks = cut(m, n, k)
+@pytest.mark.parametrize("k", [1, 64, 7000])
+@pytest.mark.parametrize("processors", [1, 2, 16])
+def test_blocks_cover_the_output(m, n, k, processors):
+    blocks = cut(m, n, k, processors)
     assert 0 <= m - (blocks.down - 1) * blocks.rows <= blocks.rows
     assert 0 <= n - (blocks.across - 1) * blocks.columns <= blocks.columns
     assert min(m, blocks.rows, n, blocks.columns) >= 1
 
 
 def test_small_products_are_one_piece():
-    assert cut(100, 100, 300).pieces == 1
-    assert cut(4, 4, 10**7).pieces == 1  # nothing to cut
-    assert cut(128, 512, 784).pieces == 2
-    assert cut(2048, 2048, 2048).pieces >= 16
+    assert cut(100, 100, 100, 8).pieces == 1
+    assert cut(4, 4, 10**7, 8).pieces == 1  # nothing to cut
+    assert cut(128, 512, 784, 2).pieces == 2
+    assert cut(4096, 4096, 2048, 8).pieces == 16
 
 
 CASES = [
@@ -84,7 +85,7 @@ def test_equal_products_share_a_function():
 
 def test_pieces_in_any_order(monkeypatch, rng):
     monkeypatch.setattr(products, "LEAST", 10)
-    monkeypatch.setattr(products, "MOST", 100_000)
+    monkeypatch.setattr(products, "cpus", lambda: 50)
     x, y = (rng.standard_normal((700, 600), dtype=np.float32) for _ in range(2))
     found = fnx.jit(lambda x, y: fnp.tanh(x @ y.T) + 1)(x, y)
     np.testing.assert_allclose(found, np.tanh(x @ y.T) + 1, rtol=1e-4, atol=1e-4)
