@@ -83,6 +83,14 @@ def clear() -> None:
     _known_size = None
 
 
+def key(*parts: str) -> str:
+    """The name of the entry for what these texts say together."""
+    # lazy: `import fnx` needs no hash, and OpenSSL takes five milliseconds to load
+    import hashlib  # lazy: see above
+
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
 def load(key: str) -> bytes | None:
     """What was stored under a key, if it is there and whole."""
     global _hits, _misses

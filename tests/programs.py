@@ -24,6 +24,9 @@ from fnx.core.types import ArrayType
 from fnx.runtime.array import from_numpy
 
 SHAPES = [(), (1,), (3,), (2, 3), (3, 1), (2, 1, 4), (0, 2)]
+# Around the lanes of a register, beyond a block of a sum, and up to rank 5.
+SIZES = [(0,), (1,), (7,), (8,), (9,), (63,), (1000,), (100_003,), (2, 3, 2, 1, 5)]
+SIZES += [(33, 70), (70, 33), (300, 257), (4, 2, 9, 8), (1000, 3), (5, 1, 1, 200)]
 INEXACT = {
     "f2": np.float16,
     "bf16": ml_dtypes.bfloat16,
@@ -298,7 +301,9 @@ def _sort(choice: tuple[int, ...], pair: Pair) -> Pair:
     return ordered, exact
 
 
-def recipes(dtype: str, most: int = 7) -> st.SearchStrategy[Recipe]:
+def recipes(
+    dtype: str, most: int = 7, shapes: Sequence[tuple[int, ...]] = SHAPES
+) -> st.SearchStrategy[Recipe]:
     """Recipes of up to `most` steps over one or two inputs of a dtype."""
     numbers = st.integers(0, 11)
     steps = st.builds(
@@ -310,7 +315,7 @@ def recipes(dtype: str, most: int = 7) -> st.SearchStrategy[Recipe]:
     return st.builds(
         Recipe,
         st.just(dtype),
-        st.lists(st.sampled_from(SHAPES), min_size=1, max_size=2).map(tuple),
+        st.lists(st.sampled_from(shapes), min_size=1, max_size=2).map(tuple),
         st.integers(0, 2**16),
         st.lists(steps, min_size=1, max_size=most).map(tuple),
     )

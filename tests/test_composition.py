@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fnx
 from fnx import dtypes
 from fnx.core.reference import run_reference
-from tests.programs import Recipe, recipes
+from tests.programs import SIZES, Recipe, recipes
 
 # How far two evaluations of a program may be apart, in units of the dtype's precision
 # and relative to the largest element: the programs have up to seven operations, whose
@@ -64,6 +64,22 @@ def test_jit_equals_eager_equals_reference(dtype: str, part: int) -> None:
         rows = zip(eager, compiled, reference, recipe.exactness(), strict=True)
         for a, b, c, exact in rows:
             assert_same_bits(a, c)
+            (assert_same_bits if exact else assert_close)(b, a)
+
+    run()
+
+
+# Each part draws other programs; inputs lie in memory with gaps.
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("dtype", ["f4", "f8", "bf16"])
+def test_jit_equals_eager_at_every_size(dtype: str, part: int) -> None:
+    @settings(max_examples=60)
+    @given(recipes(dtype, most=4 + part, shapes=SIZES))
+    def run(recipe: Recipe) -> None:
+        gapped = [np.repeat(x[..., None], 2, axis=-1)[..., 0] for x in recipe.inputs()]
+        eager = recipe.function(*map(fnx.numpy.asarray, gapped))
+        compiled = fnx.jit(recipe.function)(*gapped)
+        for a, b, exact in zip(eager, compiled, recipe.exactness(), strict=True):
             (assert_same_bits if exact else assert_close)(b, a)
 
     run()

@@ -34,10 +34,10 @@ from fnx.core.program import Atom, Eqn, Program, Var
 _SIMPLE, _DIVISION, _FUNCTION, _REDUCTION = 1, 5, 12, 100
 # A value that costs no more than this is computed again rather than stored.
 _CHEAP = 6
-# What a kernel without lanes or threads may compute rather than load.
-_SERIAL = 16
 # The same for a value of which each kernel that reads it needs every element once.
 _CHEAP_ONCE = 11
+# What a kernel without lanes or threads may compute rather than load.
+_SERIAL = 16
 # A value is narrow beside another one that has at least so many times its elements.
 _NARROW = 8
 # Equations in one kernel: beyond this, compiling it costs more than a store and a load.
@@ -60,6 +60,12 @@ class Fused:
     views: dict[Var, Var]
     makers: dict[Var, Eqn]
     stored: frozenset[Var]
+
+    def base(self, var: Var) -> Var:
+        """The value whose bytes a value has: itself, or what it is a view of."""
+        while var in self.views:
+            var = self.views[var]
+        return var
 
 
 @dataclass(slots=True)

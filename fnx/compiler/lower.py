@@ -119,10 +119,7 @@ class _Lowering:
 
     def _made(self, var: Var, index: tuple[Any, ...]) -> Any:
         if var not in self.inside:
-            base = var
-            while base in self.fused.views:
-                base = self.fused.views[base]
-            buffer = self.buffer(base, "in")
+            buffer = self.buffer(self.fused.base(var), "in")
             return self.k.load(buffer, linear_offset(index, var.type.shape))
         eqn = self.fused.makers[var]
         pulls = [Pull(self, atom) for atom in eqn.inputs]

@@ -78,9 +78,7 @@ class _Structure:
             return atom
         if atom in self.inside:
             return self._number(atom)
-        base = atom
-        while base in self.fused.views:
-            base = self.fused.views[base]
+        base = self.fused.base(atom)
         if base not in self.numbers:
             self.values.append(base)
         return "stored", self._number(base), atom.type, base.type

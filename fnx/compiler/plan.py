@@ -179,6 +179,7 @@ class PlanBuilder:
     def __init__(self, fused: Fused) -> None:
         self.fused = fused
         self.outlined = Outlined(fused)
+        self.permutes: dict[tuple[ArrayType, tuple[int, ...]], Kernel] = {}
         self.program: Program = fused.program
         self.values: dict[Var, Value] = {v: Value(v.type) for v in self.program.inputs}
         self.drafts: list[_Draft] = []
@@ -223,19 +224,14 @@ class PlanBuilder:
     def _output(self, atom: Atom, buffers: dict[Value, int]) -> Output:
         if isinstance(atom, Literal):
             return Output("literal", 0, atom, atom.type)
-        base = self._base(atom)
+        base = self.fused.base(atom)
         if base in self.program.inputs:
             return Output("input", self.program.inputs.index(base), None, atom.type)
         number = buffers.setdefault(self._value(base), len(buffers))
         return Output("buffer", number, None, atom.type)
 
-    def _base(self, var: Var) -> Var:
-        while var in self.fused.views:
-            var = self.fused.views[var]
-        return var
-
     def _value(self, var: Var) -> Value:
-        base = self._base(var)
+        base = self.fused.base(var)
         if base not in self.values:
             self.values[base] = Value(base.type)
         return self.values[base]
@@ -259,14 +255,25 @@ class PlanBuilder:
         role: str = "out",
     ) -> None:
         """A kernel of the rule's own: `build(k, index, out buffer, *operand pulls)`."""
-        if 0 in domain:
-            return
+        if 0 not in domain:
+            kernel = self._built(name, reads, out, domain, build, role)
+            self._add_kernel(kernel, (*reads, out))
+
+    def _built(
+        self,
+        name: str,
+        reads: Sequence[Value],
+        out: Value,
+        domain: tuple[int, ...],
+        build: Callable[..., None],
+        role: str = "out",
+    ) -> Kernel:
         k = KernelBuilder()
         index = k.domain(domain)
         pulls = [_Stored(k, value, f"in{n}") for n, value in enumerate(reads)]
         buffer = k.buffer("out", out.dtype, out.type.size, role)
         build(k, index, buffer, *pulls)
-        self._add_kernel(k.finish(name), (*reads, out))
+        return k.finish(name)
 
     def update(
         self,
@@ -335,7 +342,12 @@ class PlanBuilder:
             source = [index[dims.index(axis)] for axis in range(len(dims))]
             k.store(buffer, linear_offset(index, shape), x(source))
 
-        self.kernel("permute", [operand], out, shape, build)
+        if 0 not in shape:
+            kernel = self.permutes.get((operand.type, dims))
+            if kernel is None:
+                kernel = self._built("permute", [operand], out, shape, build)
+                self.permutes[operand.type, dims] = kernel
+            self._add_kernel(kernel, (operand, out))
         return out
 
     def matmul(

@@ -23,7 +23,7 @@ from fnx.cpu import jit
 from fnx.cpu.driver import HOST, print_plan
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import memory
-from fnx.cpu.entry.table import ArenaCell, Table, make_table
+from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
 from fnx.cpu.library import (
     BLAS_BEGIN,
     BLAS_END,
@@ -65,7 +65,7 @@ class CpuBackend:
 
     def machine(self) -> str:
         """What machine code depends on; `ImportError` without llvmlite."""
-        return " ".join([*jit.host(), f"{cpus()} CPUs"])
+        return f"{jit.machine()} {cpus()} CPUs"
 
     def compile(self, plan: Plan) -> Compiled:
         """The plan as machine code; `ImportError` without llvmlite."""
@@ -137,7 +137,7 @@ class _NativePlan:
         # From now on the walker keeps an arena; two would be one too many.
         self.arenas.clear()
         return make_table(
-            self.plan,
+            Runnable.of(self.plan),
             self.code.address("run"),
             self.cell,
             form,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import itertools
 import re
 import sys
@@ -47,9 +46,15 @@ def _llvm() -> Any:
 
 @functools.cache
 def host() -> tuple[str, str]:
-    """The name and the features of this CPU: what object code depends on."""
+    """The name and the features of this CPU."""
     llvm = _llvm()
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+@functools.cache
+def machine() -> str:
+    """What object code depends on besides its text: this CPU, and LLVM's version."""
+    return " ".join([*host(), f"llvmlite {version('llvmlite')}"])
 
 
 @functools.cache
@@ -92,8 +97,7 @@ def assemble_fixed(text: str, opt: int = 2) -> Code:
     """As `assemble`, for a text that is the same in every process: kept on disk."""
     if not config.disk_cache:
         return assemble(text, opt)
-    parts = (text, str(opt), *host(), version("llvmlite"))
-    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+    key = cache.key(text, str(opt), machine())
     known = cache.load(key)
     if known is not None:
         return Code((known,), "")

@@ -66,42 +66,37 @@ def _blas_threads() -> jit.Library:
 
 # OpenBLAS has one number of threads for the whole process. Plans that run at once count
 # themselves: the first has BLAS use one thread, the last gives back what was before.
-_BLAS_THREADS = f"""
-@lock = internal global i32 0
-@plans = internal global i32 0
-@before = internal global i32 0
-declare i32 @{SET_THREADS}(i32)
-
-define void @{BLAS_BEGIN}() {{
+def _counting(name: str, change: int, number: str, action: str) -> str:
+    """A function that changes the count, and acts where `number` of plans is 0."""
+    return f"""
+define void @{name}() {{
 entry:
   call void @take()
-  %plans = load i32, ptr @plans
-  %more = add i32 %plans, 1
-  store i32 %more, ptr @plans
-  %first = icmp eq i32 %plans, 0
-  br i1 %first, label %set, label %done
-set:
-  %before = call i32 @{SET_THREADS}(i32 1)
-  store i32 %before, ptr @before
+  %before = load i32, ptr @plans
+  %after = add i32 %before, {change}
+  store i32 %after, ptr @plans
+  %alone = icmp eq i32 %{number}, 0
+  br i1 %alone, label %act, label %done
+act:
+  call void @{action}()
   br label %done
 done:
   store atomic i32 0, ptr @lock release, align 4
   ret void
 }}
+"""
 
-define void @{BLAS_END}() {{
-entry:
-  call void @take()
-  %plans = load i32, ptr @plans
-  %fewer = sub i32 %plans, 1
-  store i32 %fewer, ptr @plans
-  %last = icmp eq i32 %fewer, 0
-  br i1 %last, label %set, label %done
-set:
-  call void @restore()
-  br label %done
-done:
-  store atomic i32 0, ptr @lock release, align 4
+
+_BLAS_THREADS = f"""
+@lock = internal global i32 0
+@plans = internal global i32 0
+@before = internal global i32 0
+declare i32 @{SET_THREADS}(i32)
+{_counting(BLAS_BEGIN, 1, "before", "use_one")}
+{_counting(BLAS_END, -1, "after", "restore")}
+define internal void @use_one() {{
+  %before = call i32 @{SET_THREADS}(i32 1)
+  store i32 %before, ptr @before
   ret void
 }}
 

@@ -37,8 +37,7 @@ def set_num_threads(n: int) -> None:
     The number counts the calling thread: with 1, all work is done there. Results have
     the same bits for every `n`. Work is shared where there are POSIX threads, thus not
     on Windows; the threads share matrix products, too, of which BLAS computes pieces.
-    Raises
-    `ArgumentError` if `n` is not an integer, `OptionError` if it is less than 1.
+    Raises `ArgumentError` if `n` is not an integer, `OptionError` if it is less than 1.
 
     >>> import fnx
     >>> before = fnx.num_threads()

@@ -70,7 +70,8 @@ class Nest:
             )
             for store in self.stores
         )
-        return Nest(domain, tuple(stores))
+        across = self.across if self.across in domain else None
+        return Nest(domain, tuple(stores), across)
 
 
 BLOCK = 4096

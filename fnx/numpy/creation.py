@@ -56,10 +56,6 @@ def array(
     >>> array(np.arange(2.0)).dtype
     dtype('float64')
     """
-    if dtype is None and order == "K" and not ndmin:
-        usual = _usual(object)
-        if usual is not None:
-            return usual
     if order not in ("K", "A", "C", None):
         raise errors.OptionError(f"array: memory is row-major, order={order!r} is not")
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
@@ -118,20 +114,6 @@ def from_dlpack(x: Any) -> Array:
     return from_numpy(np.from_dlpack(x).view())
 
 
-def _usual(value: Any) -> Array | None:
-    """What is made most often, the short way: of a NumPy array, of a list of floats."""
-    if value.__class__ is np.ndarray:
-        if value.dtype not in _SUPPORTED:
-            return None
-        return from_numpy(value.copy())
-    if value.__class__ is list and {*map(type, value)} == {float}:
-        return from_numpy(np.array(value, dtypes.default_float()))
-    return None
-
-
-_SUPPORTED = frozenset(dtypes.SUPPORTED)
-
-
 def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
     if isinstance(value, Array):
         return value if dtype is None else cast(value, dtype)
@@ -148,6 +130,8 @@ def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
 
 
 def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
+    if {*map(type, value)} == {float}:  # the usual case costs no more than this
+        return from_numpy(np.array(value, dtype or dtypes.default_float()))
     leaves = {leaf.__class__: leaf for leaf in _leaves(value)}
     if dtype is None:
         dtype = _leaf_dtype(value, leaves)

@@ -28,6 +28,7 @@ DTypeLike = Any
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 
 _SCALARS = (bool, int, float, complex)
+_SUPPORTED = frozenset(dtypes.SUPPORTED)
 
 
 def is_scalar(x: object) -> bool:
@@ -57,9 +58,10 @@ def read(function: str, x: Any, position: int = 0) -> Any:
 
 def own(x: Any) -> Array:
     """A NumPy array (or scalar) as an array of ours: a copy, its dtype kept."""
-    dtype = dtypes.as_dtype(x.dtype)
     # A copy, since the caller may write into the array later.
-    return from_numpy(np.array(x, dtype, order="C"))
+    if x.__class__ is np.ndarray and x.dtype in _SUPPORTED:
+        return from_numpy(x.copy())  # the usual case, in half the time
+    return from_numpy(np.array(x, dtypes.as_dtype(x.dtype), order="C"))
 
 
 def as_array(function: str, x: Any, position: int = 0) -> Array:

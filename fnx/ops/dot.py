@@ -228,9 +228,8 @@ class _DotGeneral(Primitive):
         roles = sides(x.ndim, y.ndim, params["contract"], params["batch"])
         layout = matmul_layout(x.shape, y.shape, *roles)
         if 1 in (layout.m, layout.n) or layout.k <= 1:
-            return (
-                True  # a product with a vector moves memory, which kernels do as well
-            )
+            # A product with a vector moves memory, which kernels do as well.
+            return True
         item = layout.work // max(layout.batch, 1)
         return layout.work <= FOLDED_WORK or item <= FOLDED_ITEM
 

@@ -99,7 +99,7 @@ def wrap(data: Any, type: ArrayType) -> ConcreteArray:
     """A fresh NumPy result as an array: contiguous, of the type's dtype, read-only."""
     if data.__class__ is not np.ndarray or not data.flags.c_contiguous:
         data = np.ascontiguousarray(data).reshape(type.shape)
-    data.setflags(False)
+    data.setflags(False)  # to be written; by its name the option takes twice as long
     return ConcreteArray(data, type)
 
 

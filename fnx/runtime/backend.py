@@ -185,7 +185,7 @@ class Backend(Protocol):
         ...
 
 
-# The module of each backend; its `BACKEND` is the backend.
+# The module of each backend, which is its `BACKEND`; "calls" is that of native calls.
 _modules: dict[str, str] = {}
 
 

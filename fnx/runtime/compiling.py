@@ -8,13 +8,11 @@ program that runs compiled, and the compiler with it. Next on the walk: `plan.py
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import pickle
 import warnings
 from functools import cache, lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -78,15 +76,14 @@ def _key(program: Program, cpu: Backend) -> str | None:
     digest = program_digest(program) if config.disk_cache else None
     if digest is None:
         return None
-    parts = f"{digest} {cpu.machine()} {_versions()}"
-    return hashlib.sha256(parts.encode()).hexdigest()[:40]
+    return disk.key(digest, cpu.machine(), _versions())
 
 
 @cache
 def _versions() -> str:
     """What the code of a program depends on besides the program and the machine."""
-    packages = [f"{name} {version(name)}" for name in ("numpy", "llvmlite")]
-    return " ".join([*packages, *map(_state, sorted(_SOURCES.rglob("*.py")))])
+    states = map(_state, sorted(_SOURCES.rglob("*.py")))
+    return " ".join([f"numpy {np.__version__}", *states])
 
 
 # Of a version in development, files change and the number does not.

@@ -25,9 +25,10 @@ from fnx.cpu import jit
 from fnx.cpu.entry import layout
 from fnx.cpu.entry.layout import Unsupported
 from fnx.cpu.entry.loops import eager_loops
+from fnx.cpu.entry.rows import NO_MATCH, Caller, Site
 from fnx.cpu.entry.steps import RUN, STEP_FUNCTIONS
-from fnx.cpu.entry.table import ArenaCell, Direct, Result, Table, make_table
-from fnx.cpu.entry.walker import NO_MATCH, Caller, Site, imports, walker_text
+from fnx.cpu.entry.table import ArenaCell, Result, Runnable, Table, make_table
+from fnx.cpu.entry.walker import imports, walker_text
 from fnx.errors import InternalError
 from fnx.runtime.backend import CallForm, CallSite, Functions, Leaf, Member
 
@@ -125,23 +126,23 @@ class NativeCalls:
         loops = eager_loops(self.steps, inputs, outputs, replay)
         if loops is None:
             return None
-        return self._table(form, loops.direct, loops.is_long, loops.data, loops)
+        return self._table(form, loops.runnable, loops.is_long, loops.data, loops)
 
     def calling_path(self, form: CallForm, inputs: Sequence[Any]) -> Table | None:
         """A table whose result is made by a Python function (`Called`)."""
-        return self._table(form, Direct(tuple(inputs)))
+        return self._table(form, Runnable(tuple(inputs)))
 
     def _table(
         self,
         form: CallForm,
-        direct: Direct,
+        runnable: Runnable,
         release: bool = False,
         data: int = 0,
         keep: Any = None,
     ) -> Table | None:
         run = self.steps[RUN] if data else self.code.address("nothing")
         return make_table(
-            direct,
+            runnable,
             run,
             ArenaCell(),
             form,
@@ -237,7 +238,7 @@ class _Type:
 def _test_table(run: int, kinds: dict[str, Any]) -> Table:
     whole, flat, number = kinds["whole"], kinds["flat"], kinds["number"]
     outputs = tuple([Result("input", 0, t) for t in (whole, flat)])
-    plan = Direct((whole, number), outputs, (), 256)
+    plan = Runnable((whole, number), outputs, (), 256)
     args = {"x": Leaf(0, "array")}, [None, Leaf(1, "float")]
     result = Leaf(0), {"flat": Leaf(1), "none": None}
     form = CallForm(args, (), result, (), 32, True)

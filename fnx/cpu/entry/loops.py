@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fnx.cpu.entry.steps import RUN, Operand, words
-from fnx.cpu.entry.table import Direct, Result
+from fnx.cpu.entry.table import Result, Runnable
 from fnx.cpu.entry.watch import Found, Watch, align, watch
 
 # With more work than this (in elements), other Python threads may run meanwhile.
@@ -31,7 +31,7 @@ _MOST_ELEMENTS, _MOST_WORK = 1 << 18, 1 << 22
 class Loops:
     """What a path runs: the words of its steps, at `data` (0 if there are none)."""
 
-    direct: Direct
+    runnable: Runnable
     data: int
     is_long: bool
     kept: Any
@@ -65,36 +65,36 @@ def eager_loops(
         return None
     if seen.work > _MOST_WORK:
         return None
-    direct, slots = _laid_out(seen, found, inputs, outputs)
+    runnable, slots = _laid_out(seen, found, inputs, outputs)
     laid = words(seen.steps(slots), addresses)
     data = laid[0].ctypes.data
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(
         addresses[RUN]
     )
-    if not all(_agrees(run, data, direct, replay, kind) for kind in range(KINDS)):
+    if not all(_agrees(run, data, runnable, replay, kind) for kind in range(KINDS)):
         return None
     constants = [b.array for b in seen.blocks if b.kind == "constant"]
     is_long = seen.work > _LONG_WORK
-    return Loops(direct, data if seen.calls else 0, is_long, (laid, constants))
+    return Loops(runnable, data if seen.calls else 0, is_long, (laid, constants))
 
 
 def _agrees(
     run: Callable[..., Any],
     data: int,
-    direct: Direct,
+    runnable: Runnable,
     replay: Callable[..., Any],
     kind: int,
 ) -> bool:
     """Whether the steps give the bits of the function, on arrays of some kind."""
-    inputs = samples(direct.inputs, kind)
+    inputs = samples(runnable.inputs, kind)
     with np.errstate(all="ignore"):
         wanted = replay(_Unseen, *inputs)
-    buffers = [np.empty(t.shape, t.dtype) for t in direct.buffers]
-    arrays = [*inputs, *buffers, np.empty(direct.arena + 1, np.uint8)]
+    buffers = [np.empty(t.shape, t.dtype) for t in runnable.buffers]
+    arrays = [*inputs, *buffers, np.empty(runnable.arena + 1, np.uint8)]
     for x in arrays[len(inputs) :]:  # what is not written must be seen
         x.reshape(-1).view(np.uint8)[...] = 0x5A
     run((ctypes.c_void_p * len(arrays))(*[x.ctypes.data for x in arrays]), data)
-    for output, value in zip(direct.outputs, wanted, strict=True):
+    for output, value in zip(runnable.outputs, wanted, strict=True):
         held = inputs if output.role == "input" else buffers
         memory = held[output.index].reshape(-1).view(np.uint8)[output.offset :]
         if memory[: value.nbytes].tobytes() != value.tobytes():
@@ -113,7 +113,7 @@ class _Unseen:
 
 def _laid_out(
     seen: Watch, found: Sequence[Found], inputs: Sequence[Any], outputs: Sequence[Any]
-) -> tuple[Direct, list[Operand]]:
+) -> tuple[Runnable, list[Operand]]:
     """Where the memory of a call lies: outputs in buffers, the rest in an arena."""
     buffers: dict[int, Any] = {}
     for place, type_ in zip(found, outputs, strict=True):
@@ -132,11 +132,11 @@ def _laid_out(
     results = [
         Result("input", place.number, type_, place.offset)
         if place.kind == "input"
-        else Result("output", numbers[place.number], type_, place.offset)
+        else Result("buffer", numbers[place.number], type_, place.offset)
         for place, type_ in zip(found, outputs, strict=True)
     ]
     many = tuple(inputs), tuple(results), tuple(buffers.values())
-    return Direct(*many, arena), slots
+    return Runnable(*many, arena), slots
 
 
 # So many random elements are repeated; a prime number, so that rows differ.

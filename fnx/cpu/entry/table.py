@@ -11,13 +11,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx.cpu.entry import layout, memory
-from fnx.cpu.entry.walker import ROW_WORDS, Build, Check, Word
+from fnx.cpu.entry.rows import ROW_WORDS, Build, Check, Word
 from fnx.runtime.backend import Argument, Called, CallForm, Leaf
+
+if TYPE_CHECKING:  # native calls of eager operations need no compiler
+    from fnx.runtime.plan import Plan
 
 # The row that stores a Python number of a class in an input of a dtype.
 _NUMBERS = {
@@ -33,23 +36,29 @@ _MOST_WORDS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An output of a `Direct`: memory of an input or of a buffer, from `offset` on."""
+    """An output: memory of an input or of a buffer from `offset` on, or a literal."""
 
-    role: str  # "input", "output"
+    role: str  # "input", "buffer", "literal"
     index: int
     type: Any
     offset: int = 0
-    literal: None = None
+    literal: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
-    """What a table must know of code that is no compiled plan; types as in a plan."""
+class Runnable:
+    """What a table must know of the code that it runs: types, as in a plan."""
 
     inputs: tuple[Any, ...]
     outputs: tuple[Result, ...] = ()
     buffers: tuple[Any, ...] = ()
     arena: int = 0
+
+    @staticmethod
+    def of(plan: Plan) -> Runnable:
+        """What there is to know of a compiled plan."""
+        outputs = [Result(o.role, o.index, o.type, 0, o.literal) for o in plan.outputs]
+        return Runnable(plan.inputs, tuple(outputs), plan.buffers, plan.arena)
 
 
 class Table:
@@ -94,7 +103,7 @@ class _Inexpressible(Exception):
 
 
 def make_table(
-    plan: Any,
+    plan: Runnable,
     run: int,
     cell: ArenaCell,
     form: CallForm,
@@ -104,7 +113,7 @@ def make_table(
     keep: Any = None,
     data: int = 0,
 ) -> Table | None:
-    """The table of one form of call of a `Plan` or a `Direct`.
+    """The table of one form of call.
 
     `keep` is what the code at `run` belongs to, `data` its second argument.
     """
@@ -129,7 +138,7 @@ def make_table(
 
 
 class _Builder:
-    def __init__(self, plan: Any, form: CallForm) -> None:
+    def __init__(self, plan: Runnable, form: CallForm) -> None:
         self.plan = plan
         self.form = form
         self.kept: list[Any] = [form]
@@ -259,7 +268,7 @@ class _Builder:
             self.result(value)
         self.row("build", operation, len(values), what)
 
-    def output(self, output: Any) -> None:
+    def output(self, output: Result) -> None:
         """The row for an output array."""
         type_ = self.object(output.type)
         if output.literal is not None:
@@ -273,8 +282,7 @@ class _Builder:
         group = self.plan.inputs if is_input else self.plan.buffers
         place = self.held + output.index + (0 if is_input else len(self.plan.inputs))
         whole = group[output.index]
-        offset = output.offset if type(output) is Result else 0
-        dtype, shape = output.type.dtype, output.type.shape
+        offset, dtype, shape = output.offset, output.type.dtype, output.type.shape
         if whole.shape == shape and whole.dtype is dtype and not offset:
             self.row("build", Build.ARRAY, place, type_)
         else:
