@@ -70,6 +70,10 @@ class IndexOutOfRange(FnxError, IndexError):
     """A concrete index outside its axis."""
 
 
+class StepLimitError(FnxError, RuntimeError):
+    """A loop made more steps than it may."""
+
+
 class MissingRule(FnxError, NotImplementedError):
     """A primitive lacks a rule: a gap in fnx (or in a user's primitive), not in the
     use.

@@ -27,6 +27,7 @@ BUILTIN = {
     errors.ImmutableError: TypeError,
     errors.ScalarOutOfRange: OverflowError,
     errors.IndexOutOfRange: IndexError,
+    errors.StepLimitError: RuntimeError,
     errors.MissingRule: NotImplementedError,
     errors.InternalError: RuntimeError,
 }

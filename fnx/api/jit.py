@@ -375,4 +375,16 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         _disabled.reset(token)
 
 
-__all__ = ["CacheInfo", "Jitted", "clear_caches", "disable_jit", "jit"]
+def jit_is_disabled() -> bool:
+    """Whether functions run as plain Python here."""
+    return _disabled.get()
+
+
+__all__ = [
+    "CacheInfo",
+    "Jitted",
+    "clear_caches",
+    "disable_jit",
+    "jit",
+    "jit_is_disabled",
+]

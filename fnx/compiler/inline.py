@@ -27,6 +27,12 @@ def _expand(
         inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
         body = eqn.primitive.body(**eqn.params)
         if body is None:
+            parts = eqn.primitive.hoisted(eqn)
+            if parts is not None:
+                # What a loop computes anew in every round is computed before it.
+                held = Program((), parts, eqn.outputs)
+                env.update(zip(eqn.outputs, _expand(held, env, eqns), strict=True))
+                continue
             outputs = tuple([Var(var.type) for var in eqn.outputs])
             eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, eqn.source))
             env.update(zip(eqn.outputs, outputs, strict=True))

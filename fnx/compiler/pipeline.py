@@ -11,7 +11,8 @@ import sys
 
 from fnx.compiler.fuse import fuse
 from fnx.compiler.inline import inline
-from fnx.compiler.plan import Plan, make_plan
+from fnx.compiler.plan import make_plan
+from fnx.compiler.step import Plan
 from fnx.config import config
 from fnx.core.check import checked
 from fnx.core.program import Program
@@ -21,14 +22,23 @@ from fnx.kernel.printer import kernel_text
 
 def plan_program(program: Program) -> Plan:
     """Every pass of the compiler that does not depend on the backend."""
-    flat = checked(inline(program), "inline", program)
-    clean = checked(simplify(flat), "simplify", flat)
-    _show(2, "program", clean)
-    plan = make_plan(fuse(clean))
+    plan = _planned(program, None)
     _show(3, "plan", plan)
     for kernel in plan.kernels:
         _show(4, "kernel", kernel_text(kernel))
     return plan
+
+
+def _planned(program: Program, carry: tuple[int, int] | None) -> Plan:
+    flat = checked(inline(program), "inline", program)
+    clean = checked(simplify(flat), "simplify", flat)
+    _show(2, "program", clean)
+    return make_plan(fuse(clean), _held, carry)
+
+
+def _held(program: Program, first: int, count: int) -> Plan:
+    """The plan of a program that a step runs; its carry are inputs from `first` on."""
+    return _planned(program, (first, count))
 
 
 def _show(level: int, title: str, what: object) -> None:

@@ -9,181 +9,77 @@ used again after its last reader. Next on the walk: `pipeline.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import errors
 from fnx.compiler.fuse import Fused, Group
+from fnx.compiler.loop import Asked, Loop, add_loop, scratch_of
 from fnx.compiler.lower import constant, lower_step
 from fnx.compiler.outline import Outlined
-from fnx.core.primitive import Primitive
+from fnx.compiler.places import (
+    Draft,
+    Place,
+    Value,
+    View,
+    base_of,
+    place_in_arena,
+    takes_over,
+)
+from fnx.compiler.step import (
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    MatmulStep,
+    Output,
+    Plan,
+    Step,
+)
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.expr import linear_offset
 from fnx.kernel.ir import Kernel
 
-ALIGNMENT = 64
+Held = Callable[[Program, int, int], "Plan"]
+"""Plans a program that a step runs, whose carry are so many inputs from one on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a value's bytes are: input or output number `index`, or an arena offset."""
+def make_plan(fused: Fused, held: Held, carry: tuple[int, int] | None = None) -> Plan:
+    """Orders the steps and places every stored value.
 
-    role: str
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.role}{self.index}" if self.role != "arena" else f"@{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class KernelStep:
-    """Runs a kernel on buffers."""
-
-    kernel: Kernel
-    buffers: tuple[Place, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MatmulStep:
-    """`batch` products of row-major matrices: out[m,n] = x[m,k] @ y[k,n].
-
-    A transposed operand lies in memory as [k,m] or [n,k].
+    `carry` is given for a program that another plan's step runs: its first outputs are
+    what so many inputs, from that number on, become. All outputs are in buffers then,
+    or in place of those inputs.
     """
-
-    dtype: np.dtype[Any]
-    out: Place
-    x: Place
-    y: Place
-    batch: int
-    m: int
-    n: int
-    k: int
-    transpose_x: bool
-    transpose_y: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStep:
-    """Copies bytes."""
-
-    out: Place
-    source: Place
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class HostStep:
-    """Runs a primitive's `reference` rule in Python; a literal input is its value."""
-
-    primitive: Primitive
-    params: Mapping[str, Any]
-    inputs: tuple[Place | Literal, ...]
-    input_types: tuple[ArrayType, ...]
-    outputs: tuple[Place, ...]
-    output_types: tuple[ArrayType, ...]
-
-
-Step = KernelStep | MatmulStep | CopyStep | HostStep
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """How the caller gets an output: buffer number `index`, an input, or a literal."""
-
-    role: str
-    index: int
-    literal: Literal | None
-    type: ArrayType
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A program ready for a backend.
-
-    `buffers` are the types of the output buffers that the caller allocates.
-    """
-
-    inputs: tuple[ArrayType, ...]
-    outputs: tuple[Output, ...]
-    buffers: tuple[ArrayType, ...]
-    steps: tuple[Step, ...]
-    arena: int
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The distinct kernels, in order of first use."""
-        kernels = [s.kernel for s in self.steps if isinstance(s, KernelStep)]
-        return tuple({kernel.key: kernel for kernel in reversed(kernels)}.values())[
-            ::-1
-        ]
-
-    def __str__(self) -> str:
-        rows = [f"plan: {len(self.steps)} steps, arena {self.arena} bytes"]
-        rows += [f"  {n:3d} {_describe(step)}" for n, step in enumerate(self.steps)]
-        return "\n".join(rows)
-
-
-class Value:
-    """A stored value while the plan is made: its type, and the step that writes it."""
-
-    __slots__ = ("type",)
-
-    def __init__(self, type: ArrayType) -> None:
-        self.type = type
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The value's shape."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The value's dtype."""
-        return self.type.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """The value's bytes."""
-        return self.type.size * self.type.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A step over values: what it reads and writes, and how to make it from places."""
-
-    reads: tuple[Value, ...]
-    writes: tuple[Value, ...]
-    make: Callable[[Callable[[Value], Place]], Step]
-    copies: bool = False
-
-
-def make_plan(fused: Fused) -> Plan:
-    """Orders the steps and places every stored value."""
-    builder = PlanBuilder(fused)
+    builder = PlanBuilder(fused, held)
     for number, step in enumerate(fused.steps):
         if isinstance(step, Group):
             builder.add_group(step, f"kernel{number}")
         else:
             builder.add_equation(step)
+    if carry is not None:
+        builder.store_outputs(*carry)
     return builder.finish()
 
 
 class PlanBuilder:
     """What a `steps` rule writes to; its operands are `Value`s or literals."""
 
-    def __init__(self, fused: Fused) -> None:
+    def __init__(self, fused: Fused, held: Held) -> None:
         self.fused = fused
+        self.held = held
         self.outlined = Outlined(fused)
         self.permutes: dict[tuple[ArrayType, tuple[int, ...]], Kernel] = {}
         self.program: Program = fused.program
         self.values: dict[Var, Value] = {v: Value(v.type) for v in self.program.inputs}
-        self.drafts: list[_Draft] = []
+        self.drafts: list[Draft] = []
         self.outputs: tuple[Value, ...] = ()
+        self.ends: list[Value | Literal] | None = None
+        self.updated: dict[Value, int] = {}
         self._eqn: Eqn | None = None
 
     # -- called by `make_plan`
@@ -208,27 +104,66 @@ class PlanBuilder:
         else:
             self.host()
 
+    def store_outputs(self, first: int, count: int) -> None:
+        """Has every output in memory of its own, or in that of an input.
+
+        That is the input of the carry that it belongs to, if nobody needs that any more
+        when its copy is updated.
+        """
+        inputs = [self.values[var] for var in self.program.inputs]
+        self.ends = []
+        for number, atom in enumerate(self.program.outputs):
+            own = inputs[first + number] if number < count else None
+            self.ends.append(self._stored_output(atom, own, inputs))
+        for number, own in enumerate(inputs[first : first + count]):
+            end = self.ends[number]
+            if isinstance(end, Value) and takes_over(self.drafts, own, end):
+                self.updated[end] = first + number
+
+    def _stored_output(
+        self, atom: Atom, own: Value | None, inputs: Sequence[Value]
+    ) -> Value:
+        if isinstance(atom, Literal):
+            return self.filled(atom, atom.type.shape)
+        value = self._value(self.fused.base(atom))
+        if value is own or (value not in inputs and value not in (self.ends or ())):
+            return value
+        out = Value(value.type)
+        self.copy(out, value)
+        return out
+
     def finish(self) -> Plan:
         """The plan, with every value placed."""
         buffers: dict[Value, int] = {}
-        outputs = tuple([self._output(atom, buffers) for atom in self.program.outputs])
+        ends: Sequence[Any] = self.ends or self.program.outputs
+        outputs = tuple(
+            [
+                self._output(end, atom.type, buffers)
+                for end, atom in zip(ends, self.program.outputs, strict=True)
+            ]
+        )
         inputs = [self.values[var] for var in self.program.inputs]
         places = {value: Place("input", n) for n, value in enumerate(inputs)}
+        places |= {value: Place("input", n) for value, n in self.updated.items()}
         places |= {value: Place("output", n) for value, n in buffers.items()}
-        arena = _place_in_arena(self.drafts, places)
+        arena = place_in_arena(self.drafts, places)
         steps = tuple([draft.make(places.__getitem__) for draft in self.drafts])
         steps = tuple([step for step in steps if not _is_idle(step)])
         types = tuple([value.type for value in buffers])
         return Plan(self.program.input_types, outputs, types, steps, arena)
 
-    def _output(self, atom: Atom, buffers: dict[Value, int]) -> Output:
-        if isinstance(atom, Literal):
-            return Output("literal", 0, atom, atom.type)
-        base = self.fused.base(atom)
-        if base in self.program.inputs:
-            return Output("input", self.program.inputs.index(base), None, atom.type)
-        number = buffers.setdefault(self._value(base), len(buffers))
-        return Output("buffer", number, None, atom.type)
+    def _output(
+        self, end: Atom | Value, type: ArrayType, buffers: dict[Value, int]
+    ) -> Output:
+        if isinstance(end, Literal):
+            return Output("literal", 0, end, type)
+        value = end if isinstance(end, Value) else self._value(self.fused.base(end))
+        inputs = [self.values[var] for var in self.program.inputs]
+        if value in inputs:
+            return Output("input", inputs.index(value), None, type)
+        if value in self.updated:
+            return Output("input", self.updated[value], None, type)
+        return Output("buffer", buffers.setdefault(value, len(buffers)), None, type)
 
     def _value(self, var: Var) -> Value:
         base = self.fused.base(var)
@@ -241,7 +176,7 @@ class PlanBuilder:
         if isinstance(atom, Literal):
             return atom
         value = self._value(atom)
-        return value if value.type is atom.type else _View(value, atom.type)
+        return value if value.type is atom.type else View(value, atom.type)
 
     # -- the vocabulary of `steps` rules
 
@@ -366,20 +301,20 @@ class PlanBuilder:
         """A stack of matrix products."""
 
         def make(place: Callable[[Value], Place]) -> Step:
-            ends = place(out), place(_base(x)), place(_base(y))
+            ends = place(out), place(base_of(x)), place(base_of(y))
             return MatmulStep(
                 out.dtype, *ends, batch, m, n, k, transpose_x, transpose_y
             )
 
-        self.drafts.append(_Draft((_base(x), _base(y)), (out,), make))
+        self.drafts.append(Draft((base_of(x), base_of(y)), (out,), make))
 
     def copy(self, out: Value, source: Value) -> None:
         """Copies a value's bytes."""
 
         def make(place: Callable[[Value], Place]) -> Step:
-            return CopyStep(place(out), place(_base(source)), out.nbytes)
+            return CopyStep(place(out), place(base_of(source)), out.nbytes)
 
-        self.drafts.append(_Draft((_base(source),), (out,), make, copies=True))
+        self.drafts.append(Draft((base_of(source),), (out,), make, copies=True))
 
     def host(self) -> None:
         """Runs the current equation by its reference rule, in Python."""
@@ -400,7 +335,7 @@ class PlanBuilder:
             )
 
         reads = tuple([v for v in values if isinstance(v, Value)])
-        self.drafts.append(_Draft(reads, outputs, make))
+        self.drafts.append(Draft(reads, outputs, make))
 
     def filled(self, literal: Literal, shape: tuple[int, ...]) -> Value:
         """A literal as a stored value."""
@@ -412,8 +347,63 @@ class PlanBuilder:
         self.kernel("fill", [], out, shape, build)
         return out
 
+    # -- branches and loops
+
+    def branch(
+        self,
+        index: Value | Literal,
+        operands: Sequence[Value | Literal],
+        branches: Sequence[Program],
+    ) -> None:
+        """One of several programs, by an index."""
+        plans = tuple([self.held(branch, 0, 0) for branch in branches])
+        reads = [self._in_memory(x) for x in (index, *operands)]
+        scratch = scratch_of(*plans)
+        outputs = self.outputs
+
+        def make(place: Callable[[Value], Place]) -> Step:
+            inputs = [place(base_of(value)) for value in reads]
+            ends = tuple([place(out) for out in outputs])
+            return BranchStep(inputs[0], plans, tuple(inputs[1:]), ends, place(scratch))
+
+        bases = tuple([base_of(value) for value in reads])
+        self.drafts.append(Draft(bases, (*outputs, scratch), make))
+
+    def loop(
+        self,
+        body: Program,
+        consts: Sequence[Value | Literal],
+        carry: Sequence[Value | Literal],
+        rows: Sequence[Value] = (),
+        *,
+        length: int | None = None,
+        reverse: bool = False,
+        count: Value | Literal | None = None,
+        test: tuple[Program, Sequence[Value | Literal]] | None = None,
+        full: Exception | None = None,
+    ) -> None:
+        """A program that is run round after round.
+
+        `test` is the program that decides about each round, and its constants. Where
+        there are both a test and a `length`, the output behind the carry is the number
+        of rounds, and `full` is the error if there are more than `length`.
+        """
+
+        def stored(operands: Sequence[Value | Literal]) -> list[Value]:
+            return [self._in_memory(x) for x in operands]
+
+        asked = None if test is None else Asked(test[0], stored(test[1]))
+        counted = None if count is None else self._in_memory(count)
+        fixed, start = stored(consts), stored(carry)
+        made = Loop(body, fixed, start, rows, length, reverse, counted, asked, full)
+        add_loop(self, made)
+
+    def _in_memory(self, operand: Value | Literal) -> Value:
+        """An operand that is stored, even if it is a literal."""
+        return self.filled(operand, ()) if isinstance(operand, Literal) else operand
+
     def _add_kernel(self, kernel: Kernel, values: tuple[Value, ...]) -> None:
-        bases = tuple([_base(value) for value in values])
+        bases = tuple([base_of(value) for value in values])
         pairs = list(zip(bases, kernel.buffers, strict=True))
         writes = tuple([v for v, buffer in pairs if buffer.role != "in"])
         reads = tuple([v for v, buffer in pairs if buffer.role != "out"])
@@ -421,21 +411,7 @@ class PlanBuilder:
         def make(place: Callable[[Value], Place]) -> Step:
             return KernelStep(kernel, tuple([place(v) for v in bases]))
 
-        self.drafts.append(_Draft(reads, writes, make))
-
-
-class _View(Value):
-    """A value whose bytes are another's."""
-
-    __slots__ = ("base",)
-
-    def __init__(self, base: Value, type: ArrayType) -> None:
-        super().__init__(type)
-        self.base = base
-
-
-def _base(value: Value) -> Value:
-    return value.base if isinstance(value, _View) else value
+        self.drafts.append(Draft(reads, writes, make))
 
 
 class _Stored:
@@ -463,108 +439,6 @@ class _Stored:
         return self.k.load(self.buffer, linear_offset(tuple(index), self.shape))
 
 
-# ---------------------------------------------------------------- memory
-
-
-def _place_in_arena(drafts: Sequence[_Draft], places: dict[Value, Place]) -> int:
-    """Gives every value without a place one in the arena; the arena's size in bytes."""
-    last_use: dict[Value, int] = {}
-    for number, draft in enumerate(drafts):
-        for value in (*draft.reads, *draft.writes):
-            last_use[value] = number
-    becomes = _renamed(drafts, places, last_use)
-    free = _FreeList()
-    ending: dict[int, list[Value]] = {}
-    for number, draft in enumerate(drafts):
-        for value in draft.reads:
-            # Nothing writes an array without elements.
-            places.setdefault(value, Place("arena", 0))
-        for written in draft.writes:
-            value = becomes.get(written, written)
-            if value not in places:
-                places[value] = Place("arena", free.take(_rounded(value.nbytes)))
-                ending.setdefault(last_use[value], []).append(value)
-            places[written] = places[value]
-        for value in ending.pop(number, ()):
-            free.give(places[value].index, _rounded(value.nbytes))
-    return free.size
-
-
-def _renamed(
-    drafts: Sequence[_Draft], places: Mapping[Value, Place], last_use: dict[Value, int]
-) -> dict[Value, Value]:
-    """The copies of values that nothing reads any more: they take over their places."""
-    becomes: dict[Value, Value] = {}
-    made: set[Value] = set()
-    for number, draft in enumerate(drafts):
-        made.update(draft.writes)
-        if draft.copies:
-            (source,), (out,) = draft.reads, draft.writes
-            ends = last_use[source] == number and source.nbytes == out.nbytes
-            if ends and source in made and source not in places:
-                becomes[source] = out
-    for source in reversed(becomes):
-        becomes[source] = becomes.get(becomes[source], becomes[source])
-    return becomes
-
-
-def _rounded(nbytes: int) -> int:
-    return max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
-
-
-class _FreeList:
-    """The free blocks of a growing arena; the smallest that fits is taken."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.blocks: list[tuple[int, int]] = []  # (offset, size), by offset
-
-    def take(self, size: int) -> int:
-        fitting = [block for block in self.blocks if block[1] >= size]
-        if not fitting:
-            return self._grow(size)
-        offset, room = min(fitting, key=lambda block: block[1])
-        self.blocks.remove((offset, room))
-        if room > size:
-            self.give(offset + size, room - size)
-        return offset
-
-    def _grow(self, size: int) -> int:
-        offset = self.size
-        if self.blocks and sum(self.blocks[-1]) == self.size:
-            offset = self.blocks.pop()[0]
-        self.size = offset + size
-        return offset
-
-    def give(self, offset: int, size: int) -> None:
-        merged: list[tuple[int, int]] = []
-        for block in sorted([*self.blocks, (offset, size)]):
-            if merged and sum(merged[-1]) == block[0]:
-                merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
-            else:
-                merged.append(block)
-        self.blocks = merged
-
-
 def _is_idle(step: Step) -> bool:
     """Whether a step copies something to where it is."""
     return isinstance(step, CopyStep) and step.out == step.source
-
-
-def _describe(step: Step) -> str:
-    match step:
-        case KernelStep(kernel, buffers):
-            sizes = [b.size * b.dtype.itemsize for b in kernel.buffers]
-            shown = ", ".join(f"{p}" for p in buffers)
-            return f"{kernel.name}({shown})  {sum(sizes)} bytes"
-        case MatmulStep():
-            x = f"{step.x}{'ᵀ' if step.transpose_x else ''}"
-            y = f"{step.y}{'ᵀ' if step.transpose_y else ''}"
-            size = f"{step.batch}×{step.m}×{step.n}×{step.k}"
-            return f"{step.out} = {x} @ {y}  {size} {step.dtype}"
-        case CopyStep(out, source, nbytes):
-            return f"{out} = copy {source}  {nbytes} bytes"
-        case HostStep():
-            ends = ", ".join(map(str, step.outputs))
-            inputs = ", ".join(map(str, step.inputs))
-            return f"{ends} = host {step.primitive.name}({inputs})"

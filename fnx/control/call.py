@@ -13,11 +13,16 @@ from fnx import errors
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
+from fnx.core.simplify import needed_inputs, simplify
 from fnx.core.types import ArrayType
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
+from fnx.transforms.rewrite import Mask
 from fnx.transforms.split import Split, split_program
 from fnx.transforms.transpose import transpose_program
+
+Parts = tuple[Sequence[Eqn], Sequence[Eqn]]
+"""An equation cut in known and unknown ones."""
 
 
 class _Call(Primitive):
@@ -41,6 +46,16 @@ class _Call(Primitive):
         """The program itself."""
         return program
 
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """The program without the outputs, and the inputs, that nobody needs."""
+        program: Program = eqn.params["program"]
+        needed = needed_inputs(program, used)
+        if all(used) and all(needed):
+            return eqn
+        slim = with_outputs(program, needed, used)
+        inputs, outputs = chosen(eqn.inputs, needed), chosen(eqn.outputs, used)
+        return Eqn(self, inputs, outputs, {**eqn.params, "program": slim}, eqn.source)
+
     def jvp(
         self,
         primals: Sequence[Any],
@@ -57,7 +72,7 @@ class _Call(Primitive):
         count = len(program.outputs)
         return results[:count], spread(results[count:], out_moving)
 
-    def split(self, known: Sequence[bool], eqn: Eqn) -> tuple[Eqn, Eqn]:
+    def split(self, known: Sequence[bool], eqn: Eqn) -> Parts:
         """Calls the two parts of the program."""
         parts = split_program(eqn.params["program"], tuple(known))
         return split_equation(eqn, known, parts)
@@ -110,7 +125,7 @@ def spread(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
     return [next(rest) if marked else None for marked in mask]
 
 
-def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> tuple[Eqn, Eqn]:
+def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> Parts:
     """The two `call` equations of a split program, with residuals between them."""
     name = eqn.params["name"]
     flags = list(zip(eqn.outputs, parts.outputs_known, strict=True))
@@ -130,4 +145,16 @@ def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> tuple[Eqn, 
         {"program": parts.unknown, "name": name},
         eqn.source,
     )
-    return early, late
+    return [early], [late]
+
+
+def chosen(values: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
+    """The values that a mask marks."""
+    return tuple([x for x, marked in zip(values, mask, strict=True) if marked])
+
+
+def with_outputs(program: Program, inputs: Mask, outputs: Sequence[bool]) -> Program:
+    """The program with some of its inputs and outputs."""
+    ends = chosen(program.outputs, outputs)
+    slim = simplify(Program(program.inputs, program.eqns, ends))
+    return Program(chosen(slim.inputs, inputs), slim.eqns, slim.outputs)

@@ -50,6 +50,9 @@ class Primitive:
     # Whether `batch` must be asked even if no argument is mapped (collectives over a
     # named axis, and primitives that hold programs, which may contain one).
     sees_axes: ClassVar[bool] = False
+    # Whether each element of the output depends on few elements of the inputs, and a
+    # tangent or cotangent that is 0 there stays 0 whatever the other elements are.
+    lanewise: ClassVar[bool] = False
     # Whether its params hold something that is equal only to itself (see `core.cache`).
     personal: ClassVar[bool] = False
     # How many times one element of an input is read while the output is computed:
@@ -106,17 +109,31 @@ class Primitive:
         """Adds to `plan` the steps that compute this operation."""
         raise self.missing("steps")
 
-    def split(self, known: Sequence[bool], eqn: Eqn) -> tuple[Eqn, Eqn] | None:
-        """The equation cut in a known and an unknown one; `None` if it is atomic.
+    def split(
+        self, known: Sequence[bool], eqn: Eqn
+    ) -> tuple[Sequence[Eqn], Sequence[Eqn]] | None:
+        """The equation cut in known and unknown ones; `None` if it is atomic.
 
-        Only primitives that hold programs can be cut: the known equation's outputs
-        are the known outputs (in the places where `eqn` has them) and the residuals
-        that the unknown equation reads.
+        Only primitives that hold programs can be cut: the known equations' outputs
+        are the known outputs (the variables that `eqn` has for them) and the residuals
+        that the unknown equations read.
         """
         return None
 
     def body(self, **params: Any) -> Program | None:
         """The program that an equation stands for, if the compiler may inline it."""
+        return None
+
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """The equation without what only its unused outputs need.
+
+        Only primitives that hold programs can be cut: the outputs that remain are some
+        of `eqn`'s, among them the used ones, and so are the inputs.
+        """
+        return eqn
+
+    def hoisted(self, eqn: Eqn) -> tuple[Eqn, Eqn] | None:
+        """The equation cut in what is the same in every round of it, and the rest."""
         return None
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:

@@ -7,6 +7,7 @@ and every transformation. Next on the walk: `check.py`, then `fnx.transforms`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,17 @@ def _live(eqns: list[Eqn], outputs: tuple[Atom, ...]) -> tuple[Eqn, ...]:
     kept = []
     for eqn in reversed(eqns):
         if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+            if eqn.primitive.multiple:
+                eqn = eqn.primitive.pruned(eqn, [v in needed for v in eqn.outputs])
             kept.append(eqn)
             needed.update(atom for atom in eqn.inputs if isinstance(atom, Var))
     return tuple(reversed(kept))
+
+
+def needed_inputs(program: Program, used: Sequence[bool]) -> tuple[bool, ...]:
+    """Which inputs of a program the used ones of its outputs depend on."""
+    needed = {a for a, is_used in zip(program.outputs, used, strict=True) if is_used}
+    for eqn in reversed(program.eqns):
+        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+            needed.update(eqn.inputs)
+    return tuple([var in needed for var in program.inputs])

@@ -12,7 +12,7 @@ import ctypes
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from fnx.config import config
 from fnx.cpu import jit
-from fnx.cpu.driver import HOST, print_plan
+from fnx.cpu.driver import HOST, Hosted, print_plan
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
@@ -34,7 +34,16 @@ from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
 from fnx.runtime.backend import CallForm
-from fnx.runtime.plan import CopyStep, HostStep, KernelStep, Literal, Place, Plan, Step
+from fnx.runtime.plan import (
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    Literal,
+    LoopStep,
+    Place,
+    Plan,
+    Step,
+)
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 _HostCall = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
@@ -49,12 +58,12 @@ _SHORT_ROUNDS = 20_000
 class Compiled:
     """A plan as machine code for this CPU, without an address of this process.
 
-    `plan` has no steps any more; `hosts` are those among them that run in Python, by
-    their numbers. The code is linked with `symbols`. `rounds` says how much it does.
+    `plan` has no steps any more; `hosts` are those that run in Python. The code is
+    linked with `symbols`. `rounds` says how much it does.
     """
 
     plan: Plan
-    hosts: Mapping[int, HostStep]
+    hosts: tuple[Hosted, ...]
     code: jit.Code
     symbols: tuple[str, ...]
     rounds: float
@@ -69,16 +78,17 @@ class CpuBackend:
 
     def compile(self, plan: Plan) -> Compiled:
         """The plan as machine code; `ImportError` without llvmlite."""
-        module, symbols = print_plan(plan)
+        printed = print_plan(plan)
+        module = printed.module
         if config.debug >= 5:
             print(f"--- llvm\n{module.text()}", file=sys.stderr)
         if config.debug >= 6:
             print(f"--- asm\n{jit.assembly(module.text())}", file=sys.stderr)
         return Compiled(
             plan=dataclasses.replace(plan, steps=()),
-            hosts={n: s for n, s in enumerate(plan.steps) if isinstance(s, HostStep)},
+            hosts=tuple(printed.hosts),
             code=jit.assemble_module(module, num_threads()),
-            symbols=tuple(sorted(symbols)),
+            symbols=tuple(sorted(printed.symbols)),
             rounds=sum(map(_rounds, plan.steps)),
         )
 
@@ -88,7 +98,7 @@ class CpuBackend:
 
     def as_text(self, plan: Plan, stage: str) -> str:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
-        text = print_plan(plan)[0].text()
+        text = print_plan(plan).module.text()
         return text if stage == "llvm" else jit.assembly(text)
 
 
@@ -167,9 +177,14 @@ class _NativePlan:
             return 1
         return 0
 
-    def _run_host(self, step: HostStep, address: int) -> None:
+    def _run_host(self, hosted: Hosted, address: int) -> None:
+        step = hosted.step
+        if isinstance(step, Exception):
+            raise step.with_traceback(None)
         inputs = [
-            item.value if isinstance(item, Literal) else self._view(item, type, address)
+            item.value
+            if isinstance(item, Literal)
+            else _view(hosted, item, type, address)
             for item, type in zip(step.inputs, step.input_types, strict=True)
         ]
         with np.errstate(all="ignore"):
@@ -178,18 +193,20 @@ class _NativePlan:
         for place, type, value in zip(
             step.outputs, step.output_types, many, strict=True
         ):
-            self._view(place, type, address)[...] = value
+            _view(hosted, place, type, address)[...] = value
 
-    def _view(self, place: Place, type: Any, address: int) -> np.ndarray[Any, Any]:
-        slots = {"input": 0, "output": len(self.plan.inputs)}
-        arena = len(self.plan.inputs) + len(self.plan.buffers)
-        slot = arena if place.role == "arena" else slots[place.role] + place.index
-        offset = place.index if place.role == "arena" else 0
-        pointers = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
-        start = (pointers[slot] or 0) + offset
-        nbytes = type.size * type.dtype.itemsize
-        memory = (ctypes.c_uint8 * nbytes).from_address(start)
-        return np.frombuffer(memory, type.dtype).reshape(type.shape)
+
+def _view(hosted: Hosted, place: Place, type: Any, address: int) -> Any:
+    """A value of a plan as an array on its memory."""
+    slots = {"input": 0, "output": hosted.inputs}
+    arena = hosted.inputs + hosted.buffers
+    slot = arena if place.role == "arena" else slots[place.role] + place.index
+    offset = place.index if place.role == "arena" else 0
+    pointers = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
+    start = (pointers[slot] or 0) + offset
+    nbytes = type.size * type.dtype.itemsize
+    memory = (ctypes.c_uint8 * nbytes).from_address(start)
+    return np.frombuffer(memory, type.dtype).reshape(type.shape)
 
 
 def _rounds(step: Step) -> float:
@@ -199,6 +216,10 @@ def _rounds(step: Step) -> float:
             return sum(map(_statement_rounds, kernel.body))
         case CopyStep(_, _, nbytes):
             return nbytes / 64
+        case BranchStep(branches=plans):
+            return max(sum(map(_rounds, plan.steps)) for plan in plans)
+        case LoopStep(body, test=None, length=int(length)):
+            return length * (1 + sum(map(_rounds, body.steps)))
     return math.inf
 
 

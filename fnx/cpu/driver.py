@@ -3,56 +3,121 @@
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
 `emit.py` prints, matrix products are calls of BLAS, host steps call back into Python
-and end the run when that fails. Next on the walk: `backend.py`.
+and end the run when that fails. Branches and loops call functions of the plans that
+they hold, of the same kind. Next on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from fnx.cpu.emit import RUN, Module, call_text
+from fnx.cpu.flow import print_flow
 from fnx.cpu.grain import shares
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
 from fnx.runtime.plan import (
+    BranchStep,
     CopyStep,
     HostStep,
     KernelStep,
+    LoopStep,
     MatmulStep,
     Place,
     Plan,
     Step,
+    all_steps,
+    held_plans,
 )
 
 HOST = "fnx_host"
 """The symbol of the callback into Python, `i32 (i64 step, ptr pointers)`."""
 
 
-def print_plan(plan: Plan) -> tuple[Module, set[str]]:
-    """The module of a plan, and the symbols that it must be linked with.
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """What Python does for a plan: a step, or the error that it raises.
 
-    Those are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN` and `HOST`:
+    `inputs` and `buffers` are how many the plan has: they tell where its pointers are.
+    """
+
+    step: HostStep | Exception
+    inputs: int
+    buffers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The module of a plan, what it must be linked with, and its callbacks.
+
+    Symbols are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN` and `HOST`:
     the text holds no address, so that its machine code serves other processes too.
     """
-    driver = _Driver(plan)
-    for number, step in enumerate(plan.steps):
-        driver.step(number, step)
-    return driver.printed(), driver.symbols
+
+    module: Module
+    symbols: set[str]
+    hosts: list[Hosted]
 
 
-class _Driver:
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+def print_plan(plan: Plan) -> Printed:
+    """The module of a plan."""
+    shared = _Shared()
+    shared.module.define(Driver(plan, shared).function("run", "define"))
+    return Printed(shared.module, shared.symbols, shared.hosts)
+
+
+class _Shared:
+    """What the drivers of a plan and of the plans that it holds have in common."""
+
+    def __init__(self) -> None:
         self.module = Module()
+        self.symbols: set[str] = set()
+        self.hosts: list[Hosted] = []
+        self.products: dict[MatmulStep, str] = {}
+        self.functions = 0
+
+
+class Driver:
+    """Prints the function of one plan."""
+
+    def __init__(self, plan: Plan, shared: _Shared, in_blas: bool = False) -> None:
+        self.plan = plan
+        self.shared = shared
+        self.module = shared.module
+        self.allocated: list[str] = []
         self.lines: list[str] = []
         self.pointers: dict[Place, str] = {}
-        self.products: dict[MatmulStep, str] = {}
-        self.symbols: set[str] = set()
-        self.in_blas = False  # whether BLAS is told to use one thread
+        self.labels = 0
+        self.operands = False  # whether there is memory for those of a product
+        # Whether BLAS is told to use one thread, and whether it was from the start.
+        self.in_blas = self.was_in_blas = in_blas
 
-    def step(self, number: int, step: Step) -> None:
+    def function(self, name: str, define: str = "define internal") -> str:
+        """The whole function, once all steps are printed."""
+        for step in self.plan.steps:
+            self.step(step)
+        if self.was_in_blas:
+            self.one_blas_thread()
+        else:
+            self.restore_threads()
+        body = "\n".join(f"  {line}" for line in (*self.allocated, *self.lines))
+        return (
+            f"\n{define} i32 @{name}(ptr %pointers) {{\nentry:\n{body}\n"
+            "  ret i32 0\nfailed:\n  ret i32 1\n}"
+        )
+
+    def held(self, plan: Plan) -> str:
+        """The name of the function of a plan that a step holds."""
+        name = f"plan{self.shared.functions}"
+        self.shared.functions += 1
+        driver = Driver(plan, self.shared, self.in_blas)
+        self.module.define(driver.function(name))
+        return name
+
+    def step(self, step: Step) -> None:
         """Prints one step."""
         match step:
             case KernelStep(kernel, buffers):
@@ -63,32 +128,44 @@ class _Driver:
             case CopyStep(out, source, nbytes):
                 self.copy(out, source, nbytes)
             case HostStep():
-                self.host(number)
+                self.host(step)
+            case BranchStep() | LoopStep():
+                steps = [s for plan in held_plans(step) for s in all_steps(plan)]
+                if any(isinstance(s, MatmulStep) for s in steps):
+                    self.one_blas_thread()
+                print_flow(self, step)
 
     def kernel(self, kernel: Kernel) -> str:
         """The function of a kernel, which threads share where that pays."""
         shared = shares(kernel) if has_pool() else {}
         if shared:
-            self.symbols.add(RUN)
+            self.shared.symbols.add(RUN)
         return self.module.add(kernel, shared)
 
     def external(self, name: str, result: str, parameters: str) -> str:
         """The name of a function that the module is linked with."""
-        self.symbols.add(name)
+        self.shared.symbols.add(name)
         self.module.declare(name, f"declare {result} @{name}({parameters})")
         return f"@{name}"
 
-    def printed(self) -> Module:
-        """The whole module."""
-        self.restore_threads()
-        if self.products:
-            self.lines.insert(0, "%operands = alloca [3 x ptr]")
-        body = "\n".join(f"  {line}" for line in self.lines)
-        self.module.define(
-            f"\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
-            "  ret i32 0\nfailed:\n  ret i32 1\n}"
-        )
-        return self.module
+    def label(self, what: str) -> str:
+        """A new label."""
+        self.labels += 1
+        return f"{what}{self.labels}"
+
+    def array(self, count: int) -> str:
+        """Memory for so many pointers, on the stack."""
+        name = f"%array{len(self.allocated)}"
+        self.allocated.append(f"{name} = alloca [{max(count, 1)} x ptr]")
+        return name
+
+    def put(self, array: str, number: int, pointer: str) -> None:
+        """Stores a pointer in such memory."""
+        address = f"%put{self.label('')}"
+        self.lines += [
+            f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
+            f"store ptr {pointer}, ptr {address}",
+        ]
 
     def pointer(self, place: Place) -> str:
         """The SSA name of a place's address, loaded once, at its first use."""
@@ -115,13 +192,11 @@ class _Driver:
         if not (step.batch and step.m and step.n):
             return
         self.one_blas_thread()
-        places = (step.out, step.x, step.y)
-        for number, pointer in enumerate(map(self.pointer, places)):
-            address = f"%a{len(self.lines)}"
-            self.lines += [
-                f"{address} = getelementptr ptr, ptr %operands, i64 {number}",
-                f"store ptr {pointer}, ptr {address}",
-            ]
+        if not self.operands:
+            self.operands = True
+            self.allocated.append("%operands = alloca [3 x ptr]")
+        for number, place in enumerate((step.out, step.x, step.y)):
+            self.put("%operands", number, self.pointer(place))
         name = self.product(step)
         rounds, chunk = rounds_and_chunk(step)
         if chunk < rounds and has_pool() and has_set_threads():
@@ -134,9 +209,10 @@ class _Driver:
     def product(self, step: MatmulStep) -> str:
         """The function of a product; equal products share one."""
         key = dataclasses.replace(step, out=_ANY, x=_ANY, y=_ANY)
-        name = self.products.get(key)
+        products = self.shared.products
+        name = products.get(key)
         if name is None:
-            name = self.products[key] = f"product{len(self.products)}"
+            name = products[key] = f"product{len(products)}"
             self.external(routine(step), "void", ", ".join(["ptr"] * 13))
             self.module.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
             self.module.define(product_text(step, name, self.constant))
@@ -172,16 +248,24 @@ class _Driver:
             f"call void @{memcpy}(ptr {target}, ptr {origin}, i64 {nbytes}, i1 false)"
         )
 
-    def host(self, number: int) -> None:
+    def host(self, step: HostStep | Exception) -> None:
         """Calls back into Python, and leaves if that failed."""
         self.restore_threads()
         callee = self.external(HOST, "i32", "i64, ptr")
+        number = len(self.shared.hosts)
+        inputs, buffers = len(self.plan.inputs), len(self.plan.buffers)
+        self.shared.hosts.append(Hosted(step, inputs, buffers))
+        self.checked_call(f"{callee}(i64 {number}, ptr %pointers)")
+
+    def checked_call(self, call: str) -> None:
+        """Calls what gives 0, and leaves if it gives something else."""
+        result, after = f"%r{self.label('')}", self.label("after")
         self.lines += [
-            f"%h{number} = call i32 {callee}(i64 {number}, ptr %pointers)",
-            f"%f{number} = icmp ne i32 %h{number}, 0",
-            f"br i1 %f{number}, label %failed, label %after{number}",
+            f"{result} = call i32 {call}",
+            f"{result}.bad = icmp ne i32 {result}, 0",
+            f"br i1 {result}.bad, label %failed, label %{after}",
+            f"{after}:",
         ]
-        self.lines.append(f"after{number}:")
 
 
 _ANY = Place("any", 0)

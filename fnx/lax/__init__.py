@@ -5,6 +5,8 @@ every shape is explicit. `fnx.numpy` is made of these operations. The walk begin
 `elementwise.py`.
 """
 
+from fnx.api.branches import cond, platform_dependent, switch
+from fnx.api.loops import associative_scan, fori_loop, map, scan, while_loop
 from fnx.lax.elementwise import (
     RoundingMethod,
     abs,
@@ -173,6 +175,7 @@ __all__ = [
     "argmin",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
@@ -196,6 +199,7 @@ __all__ = [
     "collapse",
     "complex",
     "concatenate",
+    "cond",
     "conj",
     "convert_element_type",
     "cos",
@@ -224,6 +228,7 @@ __all__ = [
     "expand_dims",
     "expm1",
     "floor",
+    "fori_loop",
     "full",
     "full_like",
     "gather",
@@ -239,6 +244,7 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
@@ -246,6 +252,7 @@ __all__ = [
     "neg",
     "nextafter",
     "pad",
+    "platform_dependent",
     "pmax",
     "pmean",
     "pmin",
@@ -269,6 +276,7 @@ __all__ = [
     "rev",
     "round",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_max",
@@ -294,11 +302,13 @@ __all__ = [
     "stack",
     "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "tile",
     "top_k",
     "transpose",
     "unstack",
+    "while_loop",
     "zeros_like_array",
 ]

@@ -55,6 +55,8 @@ class Elementwise(Primitive):
     element, `numpy` computes the whole in NumPy.
     """
 
+    lanewise = True
+
     def __init__(
         self,
         name: str,

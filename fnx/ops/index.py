@@ -15,7 +15,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.array import Array
-from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
@@ -30,6 +30,9 @@ from fnx.ops.shape import (
     scalar,
     zeros_like,
 )
+
+_SMALL_PART = 4
+"""An update of at most a part like that is written in place rather than fused."""
 
 
 class _DynamicSlice(Primitive):
@@ -172,8 +175,30 @@ class _DynamicUpdateSlice(Primitive):
         return k.where(inside, lambda: update(place), lambda: x(index))
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
+        """A small part of a large array is written into a copy, or in place, instead.
+
+        Complex dtypes run through `reference`.
+        """
+        x, update = types[:2]
+        return fuses(types) and update.size * _SMALL_PART > x.size
+
+    def steps(self, plan: Any, x: Any, update: Any, *starts: Any) -> None:
+        """Writes the part; the rest need not be touched where the operand ends."""
+        if not fuses([x.type]):
+            plan.host()
+            return
+
+        def element(k: Any, index: Any, pulled: Any, *lows: Any) -> Any:
+            begin = _starts(k, x.type.shape, lows, update.type.shape)
+            place = tuple([i + low for i, low in zip(index, begin, strict=True)])
+            return place, pulled(index), None
+
+        pulled = tuple(range(1, 2 + len(starts)))
+        plan.update(x, pulled, update.type.shape, element, None)
+
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
+        """The update, in order."""
+        return {1: Pulled(ordered=True, serial=True)} if fuses(types) else {}
 
     def identity(self, inputs: Sequence[Atom]) -> Atom | None:
         """The update, if it replaces everything."""

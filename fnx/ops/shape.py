@@ -498,6 +498,7 @@ class _Iota(Primitive):
     """iota(shape, dtype, axis): every element is its own index along the axis."""
 
     cheap = True
+    lanewise = True
 
     def infer(self, *, shape: Ints, dtype: np.dtype[Any], axis: int) -> ArrayType:
         """An array of that shape and dtype."""

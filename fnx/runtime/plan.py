@@ -4,26 +4,40 @@ Passed on from here, so that a backend needs nothing else of the compiler.
 Next on the walk: `fnx.cpu`.
 """
 
-from fnx.compiler.plan import (
+from fnx.compiler.places import Place
+from fnx.compiler.step import (
+    BranchStep,
+    Carry,
     CopyStep,
     HostStep,
     KernelStep,
+    LoopStep,
     MatmulStep,
     Output,
-    Place,
     Plan,
+    Rows,
     Step,
+    Test,
+    all_steps,
+    held_plans,
 )
 from fnx.core.program import Literal
 
 __all__ = [
+    "BranchStep",
+    "Carry",
     "CopyStep",
     "HostStep",
     "KernelStep",
     "Literal",
+    "LoopStep",
     "MatmulStep",
     "Output",
     "Place",
     "Plan",
+    "Rows",
     "Step",
+    "Test",
+    "all_steps",
+    "held_plans",
 ]

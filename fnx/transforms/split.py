@@ -36,14 +36,25 @@ class Split:
     residuals: tuple[ArrayType, ...]
 
 
+def split_program(program: Program, known: Mask, kept: Mask | None = None) -> Split:
+    """Cuts a program by which of its inputs are known.
+
+    `kept` marks the outputs that may be known (by default all): the others are given
+    by the unknown part, even if they do not depend on an unknown input.
+    """
+    return _split_program(program, known, kept or (True,) * len(program.outputs))
+
+
 @cached
-def split_program(program: Program, known: Mask) -> Split:
-    """Cuts a program by which of its inputs are known."""
+def _split_program(program: Program, known: Mask, kept: Mask) -> Split:
     inputs = list(zip(program.inputs, known, strict=True))
     available = {var for var, is_known in inputs if is_known}
     early, late = _sort_equations(program, available)
     outputs_known = tuple(
-        [not isinstance(a, Var) or a in available for a in program.outputs]
+        [
+            may and (not isinstance(a, Var) or a in available)
+            for a, may in zip(program.outputs, kept, strict=True)
+        ]
     )
     outputs = list(zip(program.outputs, outputs_known, strict=True))
     late_outputs = tuple([atom for atom, is_known in outputs if not is_known])
@@ -82,9 +93,9 @@ def _sort_equations(
             early.append(eqn)
             available.update(eqn.outputs)
         elif parts is not None:
-            early.append(parts[0])
-            late.append(parts[1])
-            available.update(parts[0].outputs)
+            early += parts[0]
+            late += parts[1]
+            available.update(var for part in parts[0] for var in part.outputs)
         else:
             late.append(eqn)
     return early, late

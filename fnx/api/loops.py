@@ -1,0 +1,628 @@
+"""scan, while_loop, fori_loop, map: functions that are applied again and again.
+
+Receives functions over trees and what they begin with; traces each function once, has
+what it returns agree with what it is given, and applies the primitives of
+`fnx/control/scan.py` and `fnx/control/while_loop.py`. Next on the walk: `grad.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fnx import dtypes, errors, tree
+from fnx.api.arguments import as_array, check_callable, name_of
+from fnx.api.held import (
+    Held,
+    Operand,
+    argument_names,
+    cast_to,
+    check_same_tree,
+    common_type,
+    hold,
+    mismatch,
+)
+from fnx.api.jit import jit_is_disabled
+from fnx.api.vmap import moved, vmap
+from fnx.control.rounds import stacked
+from fnx.control.scan import Shape
+from fnx.control.scan import scan as scan_
+from fnx.control.while_loop import Rounds
+from fnx.control.while_loop import while_loop as while_loop_
+from fnx.core.array import Array
+from fnx.core.program import Program
+from fnx.core.trace import Tracer, evaluate, trace
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import add
+from fnx.ops.shape import broadcast_in_dim, concatenate, iota, part_of, reshape
+from fnx.ops.shape import reverse as flip
+from fnx.tree import PyTreeDef
+
+Types = tuple[ArrayType, ...]
+
+
+# ---------------------------------------------------------------- scan
+
+
+@errors.api_boundary
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """Applies `carry, y = f(carry, x)` to row after row: the last carry, all the y.
+
+    `init` is the first carry, any tree of arrays. `xs` is a tree of arrays whose
+    leading axes have one length, or `None`; then `length` says how many rounds there
+    are, and `x` is `None`. The carry that `f` returns has the structure, shapes and
+    dtypes of the one that it is given (a Python number in `init` takes the dtype that
+    it becomes). The leaves of the `y` are stacked along a new leading axis. With
+    `reverse` it begins with the last row; the y stand where their x stood. `unroll`
+    rounds are written out in each round of the loop, all of them if it is `True`.
+
+    Raises `TreeError` and `ShapeError` where the carry changes or lengths differ,
+    `ArgumentError` where `f` returns no pair or nothing tells the length.
+
+    >>> import fnx, numpy as np
+    >>> fnx.lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
+    (Array(6., dtype=float64), Array([0., 0., 1., 3.], dtype=float64))
+    """
+    rows = Operand.of("scan", "xs", xs)
+    count = _length(rows, length)
+    per_round = _unrolling("scan", unroll, count)
+    return _scan("scan", f, init, rows, count, bool(reverse), per_round)
+
+
+def _scan(
+    asker: str,
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    rows: Operand,
+    count: int,
+    reverse: bool,
+    per_round: int,
+) -> tuple[Any, Any]:
+    """A scan whose options are checked."""
+    if jit_is_disabled():
+        return _plain_scan(f, init, rows, count, reverse)
+    start = Operand.of(asker, "init", init)
+    step = _steady(asker, f, start, rows=rows, pairs=True)
+    run = _scanned if per_round == 1 else _unrolled
+    results = run(step, step.start, rows.leaves, count, reverse, per_round)
+    many = len(step.start)
+    carry = step.carry_tree.unflatten(results[:many])
+    return carry, step.rows_tree.unflatten(results[many:])
+
+
+def _length(rows: Operand, length: int | None) -> int:
+    """How many rows there are."""
+    for leaf, name in zip(rows.leaves, rows.names, strict=True):
+        if not leaf.shape:
+            raise errors.ShapeError(
+                errors.explain(
+                    f"scan: {name} is {leaf.type}",
+                    "it has no leading axis to go along",
+                    "close over it, or put it into the carry",
+                )
+            )
+    sizes = {leaf.shape[0] for leaf in rows.leaves}
+    if length is not None:
+        try:
+            sizes.add(operator.index(length))
+        except TypeError:
+            kind = type(length).__name__
+            raise errors.ArgumentError(
+                f"scan: length must be an integer, got {length!r} of type {kind}"
+            ) from None
+    if len(sizes) > 1:
+        lines = [
+            f"{name}: {leaf.type}"
+            for leaf, name in zip(rows.leaves, rows.names, strict=True)
+        ]
+        lines += [] if length is None else [f"length: {length}"]
+        raise mismatch("scan: the leading axes must have one length", lines)
+    if not sizes:
+        raise errors.ArgumentError(
+            errors.explain("scan: xs has no arrays", "", "pass length=")
+        )
+    (size,) = sizes
+    if size < 0:
+        raise errors.ArgumentError(f"scan: length must not be negative, got {size}")
+    return size
+
+
+def _unrolling(asker: str, unroll: int | bool, count: int) -> int:
+    """How many rounds are written out in one round of the loop."""
+    if unroll is True:
+        return max(count, 1)
+    if unroll is False:
+        return 1
+    number = unroll if isinstance(unroll, int) else 0
+    if number < 1:
+        raise errors.ArgumentError(
+            f"{asker}: unroll must be a positive integer or a bool, got {unroll!r}"
+        )
+    return min(number, max(count, 1))
+
+
+def _scanned(
+    step: _Step,
+    carry: Sequence[Any],
+    rows: Sequence[Any],
+    length: int,
+    reverse: bool,
+    per_round: int = 1,
+) -> list[Any]:
+    """The last carry and the stacked rows; a row is a stack where it has several."""
+    captured, program = step.held.captured, step.held.program
+    if per_round > 1:
+        program = _written_out(step, len(carry), per_round, reverse)
+    shape = Shape(len(captured), len(carry), length, reverse)
+    return list(scan_(*captured, *carry, *rows, program=program, shape=shape))
+
+
+def _unrolled(
+    step: _Step,
+    carry: Sequence[Any],
+    rows: Sequence[Array],
+    length: int,
+    reverse: bool,
+    per_round: int,
+) -> list[Any]:
+    """Rounds of several rows, and the rows that are left over at the end of the way."""
+    rounds, left = divmod(length, per_round)
+    many, whole = len(carry), rounds * per_round
+    begin, end = (left, length) if reverse else (0, whole)
+    groups = [
+        reshape(part_of(x, 0, begin, end), shape=(rounds, per_round, *x.shape[1:]))
+        for x in rows
+    ]
+    results = _scanned(step, carry, groups, rounds, reverse, per_round)
+    stacks = [reshape(y, shape=(whole, *y.shape[2:])) for y in results[many:]]
+    if not left:
+        return [*results[:many], *stacks]
+    begin, end = (0, left) if reverse else (whole, length)
+    rest = [part_of(x, 0, begin, end) for x in rows]
+    last = _scanned(step, results[:many], rest, left, reverse)
+    pairs = zip(stacks, last[many:], strict=True)
+    ordered = [(b, a) if reverse else (a, b) for a, b in pairs]
+    return [*last[:many], *[concatenate(*pair, axis=0) for pair in ordered]]
+
+
+def _written_out(step: _Step, many: int, per_round: int, reverse: bool) -> Program:
+    """The program of several rounds: rows are stacks of so many rows."""
+    program = step.held.program
+    fixed = len(step.held.captured)
+    types = program.input_types
+    stacks = [stacked(type, per_round) for type in types[fixed + many :]]
+
+    def run(*args: Any) -> list[Any]:
+        captured, carry = args[:fixed], list(args[fixed : fixed + many])
+        given = args[fixed + many :]
+        found: dict[int, list[Any]] = {}
+        order = range(per_round)
+        for n in reversed(order) if reverse else order:
+            xs = [reshape(part_of(x, 0, n, n + 1), shape=x.shape[1:]) for x in given]
+            results = evaluate(program, [*captured, *carry, *xs])
+            carry, found[n] = results[:many], results[many:]
+        columns = zip(*[found[n] for n in order], strict=True)
+        rows = [
+            concatenate(*[reshape(y, shape=(1, *y.shape)) for y in column], axis=0)
+            for column in columns
+        ]
+        return [*carry, *rows]
+
+    return trace(run, [*types[: fixed + many], *stacks]).program
+
+
+def _plain_scan(
+    f: Callable[[Any, Any], Any], init: Any, rows: Operand, length: int, reverse: bool
+) -> tuple[Any, Any]:
+    """A Python loop, while jit is disabled."""
+    carry, found = init, {}
+    for i in reversed(range(length)) if reverse else range(length):
+        x = rows.treedef.unflatten([leaf[i] for leaf in rows.leaves])
+        carry, found[i] = f(carry, x)
+    if not found:
+        return carry, None
+    return carry, tree.map(_stack, *[found[i] for i in range(length)])
+
+
+def _stack(*leaves: Any) -> Any:
+    arrays = [as_array(leaf, "scan", "y") for leaf in leaves]
+    return concatenate(*[reshape(x, shape=(1, *x.shape)) for x in arrays], axis=0)
+
+
+# ---------------------------------------------------------------- a steady carry
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A traced body whose carry has the same types before and after a round.
+
+    `start` are the leaves of the first carry, in those types. The program takes what
+    `held` captured, the carry and a row; it gives the carry and the leaves of a row.
+    """
+
+    held: Held
+    start: tuple[Any, ...]
+    carry_tree: PyTreeDef
+    rows_tree: PyTreeDef
+
+
+def _steady(
+    asker: str,
+    function: Callable[..., Any],
+    init: Operand,
+    *,
+    rows: Operand | None = None,
+    pairs: bool = False,
+) -> _Step:
+    """Traces a body until its carry has the types that it is given.
+
+    A weak type gives way to what a round makes of it, so this takes two rounds or
+    three; `pairs` says that the body returns a pair of the carry and a row.
+    """
+    types = init.types
+    operands = [init] if rows is None else [init, rows]
+    row_types = [] if rows is None else [x.with_shape(x.shape[1:]) for x in rows.types]
+    trees = [operand.treedef for operand in operands]
+    in_tree = _tuple_tree(trees)
+    names = argument_names(function, operands)
+    while True:
+        held = hold(asker, function, [*types, *row_types], in_tree, names)
+        carry_tree, rows_tree = _result_trees(asker, held, pairs)
+        given, returned = "the carry that it is given", "the carry that it returns"
+        where = f"{asker}: {held.name}"
+        check_same_tree(where, init.treedef, carry_tree, given, returned)
+        found = held.types[: len(types)]
+        joint = _joint(where, init, types, found)
+        if joint == types:
+            break
+        types = joint
+    held = held.converted((*types, *held.types[len(types) :]))
+    pairs_of = zip(init.leaves, types, strict=True)
+    start = tuple([cast_to(x, type) for x, type in pairs_of])
+    return _Step(held, start, carry_tree, rows_tree)
+
+
+def _tuple_tree(trees: Sequence[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees of these structures."""
+    leaves = [treedef.unflatten([0] * treedef.num_leaves) for treedef in trees]
+    return tree.structure(tuple(leaves))
+
+
+def _result_trees(asker: str, held: Held, pairs: bool) -> tuple[PyTreeDef, PyTreeDef]:
+    """The structures of the carry and of a row that a body returns."""
+    if not pairs:
+        return held.out_tree, tree.structure(())
+    shown = held.out_tree.unflatten(list(held.types))
+    if not isinstance(shown, tuple | list) or len(shown) != 2:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker}: {held.name} must return a pair (carry, y)",
+                f"it returned {type(shown).__name__}",
+                "return (carry, None) where there is nothing to stack",
+            )
+        )
+    return tree.structure(shown[0]), tree.structure(shown[1])
+
+
+def _joint(where: str, init: Operand, given: Types, found: Types) -> Types:
+    """The types that the carry must have, so that it can be passed on."""
+    joint, lines = [], []
+    for path, one, two in zip(init.names, given, found, strict=True):
+        common = common_type(one, two)
+        if common is None or (common != one and not one.weak):
+            lines.append(f"{path}: it is given {one}, it returns {two}")
+        joint.append(common or one)
+    if lines:
+        raise mismatch(
+            f"{where}: the carry must keep its shapes and dtypes",
+            lines,
+            "convert what it returns, or begin with the type that it becomes",
+        )
+    return tuple(joint)
+
+
+# ---------------------------------------------------------------- while_loop, fori_loop
+
+
+@errors.api_boundary
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    max_steps: int | None = None,
+) -> Any:
+    """Applies `value = body_fun(value)` as long as `cond_fun(value)` holds.
+
+    `init_val` is any tree of arrays; what `body_fun` returns has the same structure,
+    shapes and dtypes (a Python number in `init_val` takes the dtype that it becomes).
+    `cond_fun` returns a bool scalar. Under `vmap` it runs until the last member has
+    finished; the values of those that have finished rest.
+
+    Derivatives in both modes: reverse mode keeps what every round computes, in memory
+    that is reserved for at most `max_steps` rounds (by default 4096 or more, as many as
+    fit into 4 GiB, at most about a million), and costs nothing until it is used.
+
+    Raises `TreeError` or `ShapeError` where the value changes, `ShapeError` where the
+    condition is no scalar, `StepLimitError` for more than `max_steps` rounds in reverse
+    mode.
+
+    >>> import fnx
+    >>> halve = lambda x: fnx.lax.while_loop(lambda y: y > 1, lambda y: y / 2, x)
+    >>> halve(20.0).item(), fnx.grad(halve)(20.0).item()
+    (0.625, 0.03125)
+    """
+    most = None if max_steps is None else _steps(max_steps)
+    if jit_is_disabled():
+        value = init_val
+        while cond_fun(value):
+            value = body_fun(value)
+        return value
+    init = Operand.of("while_loop", "init_val", init_val)
+    step = _steady("while_loop", body_fun, init)
+    types = [x.type for x in step.start]
+    names = argument_names(cond_fun, [init])
+    in_tree = _tuple_tree([init.treedef])
+    test = hold("while_loop", cond_fun, types, in_tree, names)
+    _check_test(test)
+    shape = Rounds(len(test.captured), len(step.held.captured), most)
+    results = while_loop_(
+        *test.captured,
+        *step.held.captured,
+        *step.start,
+        test=test.program,
+        body=step.held.program,
+        shape=shape,
+    )
+    return step.carry_tree.unflatten(results)
+
+
+def _steps(max_steps: int) -> int:
+    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 0:
+        raise errors.ArgumentError(
+            f"while_loop: max_steps must be an integer of at least 0, got {max_steps!r}"
+        )
+    return max_steps
+
+
+def _check_test(test: Held) -> None:
+    """Raises unless a condition returns one bool scalar."""
+    asked = f"while_loop: {test.name} must return a bool scalar"
+    if not (test.out_tree.num_leaves == 1 and tree.structure(0) == test.out_tree):
+        raise errors.TreeError(f"{asked}, it returned a tree: {test.out_tree}")
+    (type,) = test.types
+    if type.shape:
+        fix = "reduce it with all() or any(), or map the loop with fnx.vmap"
+        raise errors.ShapeError(errors.explain(asked, f"it returned {type}", fix))
+    if not dtypes.is_bool(type.dtype):
+        raise errors.DTypeError(errors.explain(asked, f"it returned {type}", "compare"))
+
+
+@errors.api_boundary
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+    max_steps: int | None = None,
+) -> Any:
+    """Applies `value = body_fun(i, value)` for i in range(lower, upper).
+
+    Where both bounds are known while tracing it is a `scan`, and `unroll` is that of
+    `scan`; otherwise a `while_loop`, and `max_steps` is that of `while_loop`. Bounds
+    are integer scalars; `i` has their dtype, int32 for Python integers.
+
+    Raises what `while_loop` raises, `DTypeError` for bounds that are no integers, and
+    `ArgumentError` for `unroll` where a bound is traced.
+
+    >>> import fnx
+    >>> fnx.lax.fori_loop(0, 5, lambda i, total: total + i, 0).item()
+    10
+    """
+    begin, end = _bounds(lower, upper)
+    if jit_is_disabled():
+        value = init_val
+        for i in range(int(lower), int(upper)):
+            value = body_fun(i, value)
+        return value
+    if not (isinstance(lower, Tracer) or isinstance(upper, Tracer)):
+        count = max(int(upper) - int(lower), 0)
+        offsets = iota(shape=(count,), dtype=begin.dtype, axis=0)
+        index = add(offsets, broadcast_in_dim(begin, shape=(count,), dims=()))
+        rows = Operand.of("fori_loop", "i", index)
+        per_round = _unrolling("fori_loop", 1 if unroll is None else unroll, count)
+
+        @functools.wraps(body_fun)
+        def step(value: Any, i: Any) -> tuple[Any, None]:
+            return body_fun(i, value), None
+
+        rounds = (count, False, per_round)
+        return _scan("fori_loop", step, init_val, rows, *rounds)[0]
+    if unroll is not None:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"fori_loop: unroll={unroll!r}",
+                "a bound is traced, so the number of rounds is not known",
+                "leave unroll out, or make the bounds static",
+            )
+        )
+
+    @functools.wraps(body_fun)
+    def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        return state[0] + 1, body_fun(*state)
+
+    start = (begin, init_val)
+    return while_loop(lambda state: state[0] < end, body, start, max_steps)[1]
+
+
+def _bounds(lower: Any, upper: Any) -> tuple[Array, Array]:
+    """The bounds of a loop, as arrays of one integer dtype."""
+    arrays = []
+    for name, value in (("lower", lower), ("upper", upper)):
+        array = as_array(value, "fori_loop", name)
+        if array.shape:
+            raise errors.ShapeError(
+                f"fori_loop: {name} must be a scalar, got {array.type}"
+            )
+        if not dtypes.is_integer(array.dtype):
+            raise errors.DTypeError(
+                f"fori_loop: {name} must be an integer, got {array.type}"
+            )
+        arrays.append(array)
+    dtype, _ = dtypes.promote(*[(x.type.dtype, x.type.weak) for x in arrays])
+    begin, end = [cast_to(x, ArrayType((), dtype)) for x in arrays]
+    return begin, end
+
+
+# ---------------------------------------------------------------- map
+
+
+@errors.api_boundary
+def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """The results of f for one row of `xs` after the other, stacked.
+
+    `xs` is a tree of arrays whose leading axes have one length. With `batch_size`, so
+    many rows at a time go through `fnx.vmap(f)`: more memory, and fewer rounds.
+
+    Raises `ShapeError` where lengths differ, `ArgumentError` for a `batch_size` that is
+    no positive integer.
+
+    >>> import fnx, numpy as np
+    >>> fnx.lax.map(lambda x: x * x, np.arange(4.0))
+    Array([0., 1., 4., 9.], dtype=float64)
+    """
+    rows = Operand.of("map", "xs", xs)
+    count = _length(rows, None)
+    if batch_size is None:
+        return _mapped(f, rows, count)
+    if (
+        isinstance(batch_size, bool)
+        or not isinstance(batch_size, int)
+        or batch_size < 1
+    ):
+        raise errors.ArgumentError(
+            f"map: batch_size must be a positive integer, got {batch_size!r}"
+        )
+    rounds, left = divmod(count, batch_size)
+    whole = rounds * batch_size
+    groups = [
+        reshape(part_of(x, 0, 0, whole), shape=(rounds, batch_size, *x.shape[1:]))
+        for x in rows.leaves
+    ]
+    grouped = Operand("xs", tuple(groups), rows.treedef)
+    stacks = tree.map(
+        lambda y: reshape(y, shape=(whole, *y.shape[2:])),
+        _mapped(vmap(f), grouped, rounds),
+    )
+    if not left:
+        return stacks
+    rest = rows.treedef.unflatten([part_of(x, 0, whole, count) for x in rows.leaves])
+    return tree.map(lambda a, b: concatenate(a, b, axis=0), stacks, vmap(f)(rest))
+
+
+def _mapped(f: Callable[..., Any], rows: Operand, count: int) -> Any:
+    @functools.wraps(f)
+    def step(carry: None, x: Any) -> tuple[None, Any]:
+        return None, f(x)
+
+    return _scan("map", step, None, rows, count, False, 1)[1]
+
+
+# ---------------------------------------------------------------- associative_scan
+
+
+@errors.api_boundary
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """What the elements up to each place combine to, by an associative function.
+
+    `elems` is a tree of arrays with one length along `axis`; `fn` takes two such trees
+    (of any length along the axis) and gives one of the same shapes and dtypes. About
+    2 n applications, in log n steps (Blelloch, "Prefix sums and their applications",
+    1990). With `reverse`, the elements from each place on, combined from the end.
+
+    Raises `ArgumentError` without an array or where `fn` is no function, `ShapeError`
+    where lengths differ, `AxisError` where there is no such axis.
+
+    >>> import fnx, numpy as np
+    >>> fnx.lax.associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0, 4.0]))
+    Array([ 1.,  2.,  6., 24.], dtype=float64)
+    """
+    check_callable("associative_scan", fn)
+    given = Operand.of("associative_scan", "elems", elems)
+    if not given.leaves:
+        raise errors.ArgumentError("associative_scan: elems has no arrays")
+    axes = []
+    for leaf, name in zip(given.leaves, given.names, strict=True):
+        if not -leaf.ndim <= axis < leaf.ndim:
+            raise errors.AxisError(
+                f"associative_scan: {name} is {leaf.type}, it has no axis {axis}"
+            )
+        axes.append(axis % leaf.ndim)
+    sizes = {x.shape[d] for x, d in zip(given.leaves, axes, strict=True)}
+    if len(sizes) > 1:
+        rows = zip(given.names, given.leaves, strict=True)
+        lines = [f"{name}: {leaf.type}" for name, leaf in rows]
+        raise mismatch(f"associative_scan: lengths along axis {axis} differ", lines)
+    moved_in = [moved(x, d, 0) for x, d in zip(given.leaves, axes, strict=True)]
+    if reverse:
+        moved_in = [flip(x, axes=(0,)) for x in moved_in]
+
+    def combine(first: list[Any], second: list[Any]) -> list[Any]:
+        pair = [given.treedef.unflatten(leaves) for leaves in (first, second)]
+        if reverse:
+            pair.reverse()
+        leaves, found = tree.flatten(fn(*pair))
+        given_, returned = "elems", f"the result of {name_of(fn)}"
+        check_same_tree("associative_scan", given.treedef, found, given_, returned)
+        return [as_array(leaf, "associative_scan", "the result") for leaf in leaves]
+
+    results = _prefixes(combine, moved_in)
+    if reverse:
+        results = [flip(x, axes=(0,)) for x in results]
+    return given.treedef.unflatten(
+        [moved(x, 0, d) for x, d in zip(results, axes, strict=True)]
+    )
+
+
+def _prefixes(
+    combine: Callable[[list[Any], list[Any]], list[Any]], rows: list[Any]
+) -> list[Any]:
+    """The prefixes of rows: those of pairs, and between them one more combination."""
+    count = rows[0].shape[0]
+    if count < 2:
+        return rows
+    evens = [part_of(x, 0, 0, count - 1, 2) for x in rows]
+    odds = [part_of(x, 0, 1, count, 2) for x in rows]
+    pairs = _prefixes(combine, combine(evens, odds))
+    before = [part_of(x, 0, 0, (count - 1) // 2) for x in pairs]
+    rest = [part_of(x, 0, 2, count, 2) for x in rows]
+    between = combine(before, rest) if count > 2 else rest
+    first = [part_of(x, 0, 0, 1) for x in rows]
+    evens = [concatenate(a, b, axis=0) for a, b in zip(first, between, strict=True)]
+    return [_alternating(a, b) for a, b in zip(evens, pairs, strict=True)]
+
+
+def _alternating(evens: Any, odds: Any) -> Any:
+    """The rows of two arrays in turns; the first has as many, or one more."""
+    count, shape = odds.shape[0], odds.shape[1:]
+    both = concatenate(
+        reshape(part_of(evens, 0, 0, count), shape=(count, 1, *shape)),
+        reshape(odds, shape=(count, 1, *shape)),
+        axis=1,
+    )
+    turns = reshape(both, shape=(2 * count, *shape))
+    left = part_of(evens, 0, count, evens.shape[0])
+    return concatenate(turns, left, axis=0) if left.shape[0] else turns

@@ -1,0 +1,109 @@
+"""Loops of a plan: the plan of a round, and where its carry is from round to round.
+
+A round reads the carry in one place and writes the next one in another; the two are
+exchanged, so that nothing is copied. A carry that a round only updates (a row of a
+large array is set) stays where it is. Receives programs and operands from the rule of
+a loop's primitive; gives the draft of a `LoopStep`. Next on the walk: `pipeline.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fnx.compiler.places import Draft, Place, Value, base_of
+from fnx.compiler.step import Carry, LoopStep, Plan, Rows, Step, Test
+from fnx.core.program import Program
+from fnx.core.types import ArrayType
+from fnx.dtypes import bool_, uint8
+
+if TYPE_CHECKING:
+    from fnx.compiler.plan import PlanBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The program that decides about each round, and its constants."""
+
+    program: Program
+    consts: Sequence[Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop to be added to a plan; the fields are those of `PlanBuilder.loop`."""
+
+    body: Program
+    consts: Sequence[Value]
+    carry: Sequence[Value]
+    rows: Sequence[Value]
+    length: int | None
+    reverse: bool
+    count: Value | None
+    test: Asked | None
+    full: Exception | None
+
+
+def add_loop(builder: PlanBuilder, loop: Loop) -> None:
+    """Adds the draft of a loop, whose outputs are those of the current equation."""
+    body = builder.held(loop.body, len(loop.consts), len(loop.carry))
+    asked = loop.test
+    test = None if asked is None else builder.held(asked.program, 0, 0)
+    count = len(loop.carry)
+    counted = asked is not None and loop.length is not None
+    ends = builder.outputs[:count]
+    counter = builder.outputs[count] if counted else None
+    results = builder.outputs[count + int(counted) :]
+    stays = [output.role == "input" for output in body.outputs[:count]]
+    for start, end, is_updated in zip(loop.carry, ends, stays, strict=True):
+        if is_updated:
+            builder.copy(end, start)
+    spares = [None if s else Value(v.type) for v, s in zip(ends, stays, strict=True)]
+    scratch = scratch_of(body) if test is None else scratch_of(body, test)
+    answer = Value(ArrayType((), bool_))
+    held = [*loop.consts, *loop.carry, *loop.rows]
+    held += [] if asked is None else asked.consts
+    held += [] if loop.count is None else [loop.count]
+    written = [*ends, *results, *[s for s in spares if s is not None], scratch, answer]
+    written += [] if counter is None else [counter]
+
+    def make(place: Callable[[Value], Place]) -> Step:
+        def at(value: Value | None) -> Place | None:
+            return None if value is None else place(base_of(value))
+
+        carry = [
+            Carry(place(base_of(start)), place(end), at(spare), end.nbytes)
+            for start, end, spare in zip(loop.carry, ends, spares, strict=True)
+        ]
+        question = None
+        if test is not None and asked is not None:
+            fixed = tuple([place(base_of(value)) for value in asked.consts])
+            question = Test(test, fixed, place(answer))
+        return LoopStep(
+            body,
+            tuple([place(base_of(value)) for value in loop.consts]),
+            tuple(carry),
+            tuple([Rows(place(base_of(v)), _row_bytes(v)) for v in loop.rows]),
+            tuple([Rows(place(value), _row_bytes(value)) for value in results]),
+            place(scratch),
+            loop.length,
+            loop.reverse,
+            at(loop.count),
+            question,
+            at(counter),
+            loop.full,
+        )
+
+    reads = tuple([base_of(value) for value in held])
+    builder.drafts.append(Draft(reads, tuple(written), make))
+
+
+def scratch_of(*plans: Plan) -> Value:
+    """Memory for the arena of any of these plans, of which one runs at a time."""
+    return Value(ArrayType((max(plan.arena for plan in plans),), uint8))
+
+
+def _row_bytes(stack: Value) -> int:
+    length = max(stack.shape[0], 1)
+    return stack.nbytes // length

@@ -1,0 +1,172 @@
+"""Where values are: the places of a plan, and the one arena that all steps share.
+
+Receives the drafts of a plan's steps, which say what they read and write; gives every
+value a place. A value's place in the arena is used again after its last reader, and a
+copy of what nobody reads any more takes over its place. Next on the walk: `plan.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fnx.core.types import ArrayType
+
+if TYPE_CHECKING:
+    from fnx.compiler.step import Step
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value's bytes are: input or output number `index`, or an arena offset."""
+
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.role}{self.index}" if self.role != "arena" else f"@{self.index}"
+
+
+class Value:
+    """A stored value while the plan is made: its type, and the step that writes it."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's shape."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The value's dtype."""
+        return self.type.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """The value's bytes."""
+        return self.type.size * self.type.dtype.itemsize
+
+
+class View(Value):
+    """A value whose bytes are another's."""
+
+    __slots__ = ("base",)
+
+    def __init__(self, base: Value, type: ArrayType) -> None:
+        super().__init__(type)
+        self.base = base
+
+
+def base_of(value: Value) -> Value:
+    """The value whose bytes a value has."""
+    return value.base if isinstance(value, View) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A step over values: what it reads and writes, and how to make it from places."""
+
+    reads: tuple[Value, ...]
+    writes: tuple[Value, ...]
+    make: Callable[[Callable[[Value], Place]], Step]
+    copies: bool = False
+
+
+def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:
+    """Gives every value without a place one in the arena; the arena's size in bytes."""
+    last_use: dict[Value, int] = {}
+    for number, draft in enumerate(drafts):
+        for value in (*draft.reads, *draft.writes):
+            last_use[value] = number
+    becomes = _renamed(drafts, places, last_use)
+    free = _FreeList()
+    ending: dict[int, list[Value]] = {}
+    for number, draft in enumerate(drafts):
+        for value in draft.reads:
+            # Nothing writes an array without elements.
+            places.setdefault(value, Place("arena", 0))
+        for written in draft.writes:
+            value = becomes.get(written, written)
+            if value not in places:
+                places[value] = Place("arena", free.take(_rounded(value.nbytes)))
+                ending.setdefault(last_use[value], []).append(value)
+            places[written] = places[value]
+        for value in ending.pop(number, ()):
+            free.give(places[value].index, _rounded(value.nbytes))
+    return free.size
+
+
+def takes_over(drafts: Sequence[Draft], source: Value, out: Value) -> bool:
+    """Whether a value begins as the copy of another one that nobody reads any more."""
+    last_use = {v: n for n, d in enumerate(drafts) for v in (*d.reads, *d.writes)}
+    for number, draft in enumerate(drafts):
+        if draft.copies and draft.reads == (source,) and last_use[source] == number:
+            (copy,) = draft.writes
+            becomes = _renamed(drafts, {}, last_use)
+            return copy.nbytes == source.nbytes and becomes.get(copy, copy) is out
+    return False
+
+
+def _renamed(
+    drafts: Sequence[Draft], places: Mapping[Value, Place], last_use: dict[Value, int]
+) -> dict[Value, Value]:
+    """The copies of values that nothing reads any more: they take over their places."""
+    becomes: dict[Value, Value] = {}
+    made: set[Value] = set()
+    for number, draft in enumerate(drafts):
+        made.update(draft.writes)
+        if draft.copies:
+            (source,), (out,) = draft.reads, draft.writes
+            ends = last_use[source] == number and source.nbytes == out.nbytes
+            if ends and source in made and source not in places:
+                becomes[source] = out
+    for source in reversed(becomes):
+        becomes[source] = becomes.get(becomes[source], becomes[source])
+    return becomes
+
+
+def _rounded(nbytes: int) -> int:
+    return max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
+
+
+class _FreeList:
+    """The free blocks of a growing arena; the smallest that fits is taken."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.blocks: list[tuple[int, int]] = []  # (offset, size), by offset
+
+    def take(self, size: int) -> int:
+        fitting = [block for block in self.blocks if block[1] >= size]
+        if not fitting:
+            return self._grow(size)
+        offset, room = min(fitting, key=lambda block: block[1])
+        self.blocks.remove((offset, room))
+        if room > size:
+            self.give(offset + size, room - size)
+        return offset
+
+    def _grow(self, size: int) -> int:
+        offset = self.size
+        if self.blocks and sum(self.blocks[-1]) == self.size:
+            offset = self.blocks.pop()[0]
+        self.size = offset + size
+        return offset
+
+    def give(self, offset: int, size: int) -> None:
+        merged: list[tuple[int, int]] = []
+        for block in sorted([*self.blocks, (offset, size)]):
+            if merged and sum(merged[-1]) == block[0]:
+                merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
+            else:
+                merged.append(block)
+        self.blocks = merged

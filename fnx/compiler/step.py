@@ -1,0 +1,228 @@
+"""What a plan is: steps in order, over places in the caller's memory and in one arena.
+
+A step is a kernel, a matrix product, a copy, a callback to the host (where an operation
+without native code runs by its `reference` rule), or a branch or loop over other plans.
+Made by `plan.py`, read by backends. Next on the walk: `places.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx.compiler.places import Place
+from fnx.core.primitive import Primitive
+from fnx.core.program import Literal
+from fnx.core.types import ArrayType
+from fnx.kernel.ir import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """Runs a kernel on buffers."""
+
+    kernel: Kernel
+    buffers: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulStep:
+    """`batch` products of row-major matrices: out[m,n] = x[m,k] @ y[k,n].
+
+    A transposed operand lies in memory as [k,m] or [n,k].
+    """
+
+    dtype: np.dtype[Any]
+    out: Place
+    x: Place
+    y: Place
+    batch: int
+    m: int
+    n: int
+    k: int
+    transpose_x: bool
+    transpose_y: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """Copies bytes."""
+
+    out: Place
+    source: Place
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """Runs a primitive's `reference` rule in Python; a literal input is its value."""
+
+    primitive: Primitive
+    params: Mapping[str, Any]
+    inputs: tuple[Place | Literal, ...]
+    input_types: tuple[ArrayType, ...]
+    outputs: tuple[Place, ...]
+    output_types: tuple[ArrayType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStep:
+    """Runs the plan whose number is at `index`, which is moved inside.
+
+    Each takes the inputs and fills the outputs; `scratch` is where its arena is.
+    """
+
+    index: Place
+    branches: tuple[Plan, ...]
+    inputs: tuple[Place, ...]
+    outputs: tuple[Place, ...]
+    scratch: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Where the carry of a loop is: before it, after it, and in every other round.
+
+    Without a `spare` place, rounds update it where it is after the loop.
+    """
+
+    start: Place
+    end: Place
+    spare: Place | None
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An array whose rows, of so many bytes, a loop reads or writes one by one."""
+
+    place: Place
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What decides whether a loop makes one more round.
+
+    `plan` takes the constants and the carry; its output is a byte at `answer`.
+    """
+
+    plan: Plan
+    consts: tuple[Place, ...]
+    answer: Place
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStep:
+    """Runs a plan round after round.
+
+    It takes the constants, the carry and rows; its outputs are the carry and rows. With
+    a test there are `length` rounds at most, and more are the error `full`; without one
+    there are so many, or as many as `count` says. `counter` is where the number of
+    rounds is written.
+    """
+
+    body: Plan
+    consts: tuple[Place, ...]
+    carry: tuple[Carry, ...]
+    rows: tuple[Rows, ...]
+    results: tuple[Rows, ...]
+    scratch: Place
+    length: int | None
+    reverse: bool = False
+    count: Place | None = None
+    test: Test | None = None
+    counter: Place | None = None
+    full: Exception | None = None
+
+
+Step = KernelStep | MatmulStep | CopyStep | HostStep | BranchStep | LoopStep
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How the caller gets an output: buffer number `index`, an input, or a literal."""
+
+    role: str
+    index: int
+    literal: Literal | None
+    type: ArrayType
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A program ready for a backend.
+
+    `buffers` are the types of the output buffers that the caller allocates.
+    """
+
+    inputs: tuple[ArrayType, ...]
+    outputs: tuple[Output, ...]
+    buffers: tuple[ArrayType, ...]
+    steps: tuple[Step, ...]
+    arena: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The distinct kernels, in order of first use."""
+        kernels = [s.kernel for s in all_steps(self) if isinstance(s, KernelStep)]
+        return tuple({kernel.key: kernel for kernel in reversed(kernels)}.values())[
+            ::-1
+        ]
+
+    def __str__(self) -> str:
+        rows = [f"plan: {len(self.steps)} steps, arena {self.arena} bytes"]
+        for number, step in enumerate(self.steps):
+            rows.append(f"  {number:3d} {_describe(step)}")
+            for plan in held_plans(step):
+                rows += [f"      {row}" for row in str(plan).split("\n")]
+        return "\n".join(rows)
+
+
+def held_plans(step: Step) -> tuple[Plan, ...]:
+    """The plans that a step runs."""
+    match step:
+        case BranchStep():
+            return step.branches
+        case LoopStep(body, test=test):
+            return (body,) if test is None else (test.plan, body)
+    return ()
+
+
+def all_steps(plan: Plan) -> Iterator[Step]:
+    """The steps of a plan, those of the plans that they run included."""
+    for step in plan.steps:
+        yield step
+        for held in held_plans(step):
+            yield from all_steps(held)
+
+
+def _describe(step: Step) -> str:
+    match step:
+        case KernelStep(kernel, buffers):
+            sizes = [b.size * b.dtype.itemsize for b in kernel.buffers]
+            shown = ", ".join(f"{p}" for p in buffers)
+            return f"{kernel.name}({shown})  {sum(sizes)} bytes"
+        case MatmulStep():
+            x = f"{step.x}{'ᵀ' if step.transpose_x else ''}"
+            y = f"{step.y}{'ᵀ' if step.transpose_y else ''}"
+            size = f"{step.batch}×{step.m}×{step.n}×{step.k}"
+            return f"{step.out} = {x} @ {y}  {size} {step.dtype}"
+        case CopyStep(out, source, nbytes):
+            return f"{out} = copy {source}  {nbytes} bytes"
+        case HostStep():
+            ends = ", ".join(map(str, step.outputs))
+            inputs = ", ".join(map(str, step.inputs))
+            return f"{ends} = host {step.primitive.name}({inputs})"
+        case BranchStep():
+            ends = ", ".join(map(str, step.outputs))
+            inputs = ", ".join(map(str, step.inputs))
+            return f"{ends} = one of {len(step.branches)} by {step.index} ({inputs})"
+        case LoopStep():
+            ends = ", ".join([str(slot.end) for slot in step.carry])
+            rows = ", ".join([str(rows.place) for rows in step.results])
+            rounds = "while" if step.test else f"{step.count or step.length} rounds"
+            return f"{ends}; {rows} = {rounds}"

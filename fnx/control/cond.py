@@ -1,0 +1,298 @@
+"""`cond`: one of several programs runs, chosen by an index that is known at run time.
+
+Its rules transform every branch, and have the branches agree on what they give. Where
+the index differs along a batch (`vmap`), each branch runs for the members that chose
+it, and only if there are any. Receives an index and operands, gives the outputs of the
+branch. Next on the walk: `lanes.py`, then `scan.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fnx import errors
+from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.held import (
+    either,
+    equation_like,
+    filled,
+    new_vars,
+    others,
+    with_axis,
+    with_cotangents,
+    with_tangents,
+    zeros,
+)
+from fnx.control.lanes import is_lanewise, lane_program, selected
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Eqn, Program, Var
+from fnx.core.reference import run_reference
+from fnx.core.simplify import needed_inputs
+from fnx.core.trace import evaluate
+from fnx.core.types import ArrayType
+from fnx.dtypes import int32
+from fnx.ops.elementwise import clamp, convert, eq
+from fnx.ops.reduce import reduce_or
+from fnx.ops.shape import scalar
+from fnx.transforms.batch import batch_program
+from fnx.transforms.jvp import jvp_program
+from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.split import Split, split_program
+from fnx.transforms.transpose import transpose_program
+
+Branches = tuple[Program, ...]
+
+
+class _Cond(Primitive):
+    """cond(index, *operands, branches): the outputs of the branch of that number.
+
+    The index is an int32 scalar; one that is out of range is moved inside. All branches
+    take the operands, and give outputs of the same types.
+    """
+
+    multiple = True
+    compiled = True
+    linear = True
+    sees_axes = True
+
+    def infer(self, *types: ArrayType, branches: Branches) -> tuple[ArrayType, ...]:
+        """The output types of the branches."""
+        index, *operands = types
+        if index.shape or index.dtype != int32:
+            raise errors.DTypeError(f"cond: the index is {index}, not an int32 scalar")
+        for branch in branches:
+            check_arguments("cond", branch, operands)
+        return branches[0].output_types
+
+    def reference(self, index: Any, *operands: Any, branches: Branches) -> Any:
+        """The chosen branch by its reference rules."""
+        number = int(np.clip(index, 0, len(branches) - 1))
+        return tuple(run_reference(branches[number], operands))
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, branches: Branches
+    ) -> tuple[Any, Any]:
+        """The branch with tangents."""
+        moving = tuple([t is not None for t in tangents[1:]])
+        wanted = _any_of([jvp_program(branch, moving)[1] for branch in branches])
+        moved = tuple([with_tangents(branch, moving, wanted) for branch in branches])
+        given = [t for t in tangents if t is not None]
+        results = self(*primals, *given, branches=moved)
+        count = len(branches[0].outputs)
+        return results[:count], spread(results[count:], wanted)
+
+    def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
+        """Two choices by the same index; residuals of all branches share places."""
+        if not known[0]:
+            return None
+        branches: Branches = eqn.params["branches"]
+        mask = tuple(known[1:])
+        found = [split_program(branch, mask).outputs_known for branch in branches]
+        kept = tuple(map(all, zip(*found, strict=True)))
+        parts = [split_program(branch, mask, kept) for branch in branches]
+        return _split_equation(eqn, mask, kept, parts)
+
+    def transpose(
+        self, ct: Any, index: Any, *operands: Any, branches: Branches
+    ) -> Sequence[Any]:
+        """The branch transposed."""
+        linear = tuple([is_linear(x) for x in operands])
+        given = tuple([c is not None for c in ct])
+        wanted = _any_of([transpose_program(b, linear, given)[1] for b in branches])
+        turned = [with_cotangents(b, linear, given, wanted) for b in branches]
+        cts = [c for c in ct if c is not None]
+        fixed = others(operands, linear)
+        results = self(index, *fixed, *cts, branches=tuple(turned))
+        return [None, *spread(spread(results, wanted), linear)]
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        branches: Branches,
+    ) -> tuple[Any, Any]:
+        """One batched branch, or each for the members that chose it."""
+        if mapped[0]:
+            return self._lanes(axis, args, tuple(mapped[1:]), branches)
+        flags = tuple(mapped[1:])
+        wanted = _any_of([batch_program(b, axis, flags)[1] for b in branches])
+        lifted = tuple([with_axis(b, axis, flags, wanted) for b in branches])
+        return self(*args, branches=lifted), wanted
+
+    def _lanes(
+        self, axis: MappedAxis, args: Sequence[Any], mapped: Mask, branches: Branches
+    ) -> tuple[Any, Any]:
+        """The branches where members choose differently."""
+        index, *operands = args
+        index = clamp(index, 0, len(branches) - 1)
+        wanted = (True,) * len(branches[0].outputs)
+        results: Sequence[Any] = ()
+        for number, branch in enumerate(branches):
+            mask = eq(index, scalar(number, int32))
+            lifted = with_axis(branch, axis, mapped, wanted)
+            if is_lanewise(branch):
+                found = evaluate(lifted, operands)
+            else:
+                run = lane_program(lifted, mapped)
+                skip = _zeros(run)
+                any_chose = convert(reduce_or(mask, axes=(0,)), dtype=int32)
+                found = self(any_chose, mask, *operands, branches=(skip, run))
+            results = selected(mask, found, results) if number else found
+        return results, wanted
+
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """Branches without the outputs, and the inputs, that nobody needs."""
+        branches: Branches = eqn.params["branches"]
+        needed = _any_of([needed_inputs(branch, used) for branch in branches])
+        if all(used) and all(needed):
+            return eqn
+        slim = tuple([with_outputs(branch, needed, used) for branch in branches])
+        inputs = (eqn.inputs[0], *chosen(eqn.inputs[1:], needed))
+        outputs = chosen(eqn.outputs, used)
+        return equation_like(eqn, inputs, outputs, {"branches": slim})
+
+    def steps(self, plan: Any, *inputs: Any, branches: Branches) -> None:
+        """A branch of machine code."""
+        plan.branch(inputs[0], inputs[1:], branches)
+
+
+cond = _Cond("cond")
+
+
+def _any_of(masks: Sequence[Mask]) -> Mask:
+    result = masks[0]
+    for mask in masks[1:]:
+        result = either(result, mask)
+    return result
+
+
+def _zeros(like: Program) -> Program:
+    """A program that takes what another one takes, and gives zeros of its types."""
+    types = like.output_types
+    return rewrite(lambda *_: [zeros(t) for t in types], like.input_types, "cond", like)
+
+
+# ---------------------------------------------------------------- splitting
+
+
+@dataclass(frozen=True, slots=True)
+class _Residuals:
+    """Where the residuals of one branch are.
+
+    `places` has one for each: the number of a common place, or `None` for an operand
+    that is passed on, whose number `passed` has then.
+    """
+
+    places: tuple[int | None, ...]
+    passed: tuple[int | None, ...]
+
+
+def _split_equation(eqn: Eqn, known: Mask, kept: Mask, parts: Sequence[Split]) -> Parts:
+    """The choice among the known parts, and the one among the unknown parts."""
+    places = _places(parts)
+    rows = [_residuals(part, places) for part in parts]
+    early_outputs = chosen(eqn.outputs, kept)
+    early = equation_like(
+        eqn,
+        (eqn.inputs[0], *chosen(eqn.inputs[1:], known)),
+        (*early_outputs, *new_vars(places)),
+        {
+            "branches": tuple(
+                [
+                    _known_branch(part, row, len(early_outputs), places)
+                    for part, row in zip(parts, rows, strict=True)
+                ]
+            )
+        },
+    )
+    passed = sorted({i for row in rows for i in row.passed if i is not None})
+    known_inputs = chosen(eqn.inputs[1:], known)
+    late = equation_like(
+        eqn,
+        (
+            eqn.inputs[0],
+            *early.outputs[len(early_outputs) :],
+            *[known_inputs[i] for i in passed],
+            *others(eqn.inputs[1:], known),
+        ),
+        others(eqn.outputs, kept),
+        {
+            "branches": tuple(
+                [
+                    _unknown_branch(part, row, places, passed)
+                    for part, row in zip(parts, rows, strict=True)
+                ]
+            )
+        },
+    )
+    return [early], [late]
+
+
+def _ends(part: Split) -> tuple[Any, ...]:
+    """What the known part gives as residuals."""
+    return part.known.outputs[len(part.known.outputs) - len(part.residuals) :]
+
+
+def _places(parts: Sequence[Split]) -> list[ArrayType]:
+    """The types of the residuals that are computed, as many as any branch needs."""
+    most: Counter[ArrayType] = Counter()
+    for part in parts:
+        inputs = set(part.known.inputs)
+        rows = zip(part.residuals, _ends(part), strict=True)
+        most |= Counter([type for type, end in rows if end not in inputs])
+    return [type for type, count in most.items() for _ in range(count)]
+
+
+def _residuals(part: Split, places: Sequence[ArrayType]) -> _Residuals:
+    numbers = {var: n for n, var in enumerate(part.known.inputs)}
+    free = list(range(len(places)))
+    taken: list[int | None] = []
+    passed: list[int | None] = []
+    for type, end in zip(part.residuals, _ends(part), strict=True):
+        passed.append(numbers.get(end) if isinstance(end, Var) else None)
+        place = None
+        if passed[-1] is None:
+            place = next(n for n in free if places[n] is type)
+            free.remove(place)
+        taken.append(place)
+    return _Residuals(tuple(taken), tuple(passed))
+
+
+def _known_branch(
+    part: Split, row: _Residuals, count: int, places: Sequence[ArrayType]
+) -> Program:
+    """The known part with a residual at every place, zeros where it has none."""
+    at = {place: n for n, place in enumerate(row.places) if place is not None}
+
+    def run(*args: Any) -> list[Any]:
+        results = evaluate(part.known, args)
+        found = [
+            results[count + at[n]] if n in at else None for n in range(len(places))
+        ]
+        return results[:count] + filled(found, [True] * len(places), places)
+
+    return rewrite(run, part.known.input_types, "split", part.known)
+
+
+def _unknown_branch(
+    part: Split, row: _Residuals, places: Sequence[ArrayType], passed: Sequence[int]
+) -> Program:
+    """The unknown part over all places, all operands passed on, and its inputs."""
+    shared = [*new_vars(places)]
+    given = [*new_vars([part.known.input_types[i] for i in passed])]
+    inputs = part.unknown.inputs
+    for n, (place, operand) in enumerate(zip(row.places, row.passed, strict=True)):
+        if place is not None:
+            shared[place] = inputs[n]
+        else:
+            assert operand is not None
+            given[passed.index(operand)] = inputs[n]
+    late = inputs[len(part.residuals) :]
+    return Program((*shared, *given, *late), part.unknown.eqns, part.unknown.outputs)

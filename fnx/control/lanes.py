@@ -1,0 +1,131 @@
+"""Lanes: the members of a batch that take part in a branch or a round, and the others.
+
+Where `vmap` runs one program for members that chose differently, those that did not
+choose it run along with the operands of one that did. Nothing can go wrong for them
+then that does not go wrong for that one (an endless loop, an error, a NaN that a
+product would spread), and what they compute is dropped.
+Receives a program with a leading axis on its outputs, gives such a program that also
+takes a mask. Next on the walk: `cond.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.program import Program
+from fnx.core.trace import evaluate
+from fnx.core.types import ArrayType
+from fnx.dtypes import bool_, int32
+from fnx.ops.arithmetic import add, mul, select
+from fnx.ops.gather import clipped
+from fnx.ops.index import take
+from fnx.ops.rearrange import fuses
+from fnx.ops.reduce import argmax
+from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar
+from fnx.transforms.rewrite import Mask, rewrite
+
+
+class _Lanes(Primitive):
+    """lanes(mask, first, x): x, with row `first` in every row that is not marked.
+
+    What becomes of those rows is dropped, so that the derivative need not care: the
+    tangent of a row stays its own, and so does its cotangent, which is 0.
+    """
+
+    linear = True
+
+    def infer(self, mask: ArrayType, first: ArrayType, x: ArrayType) -> ArrayType:
+        """The type of the operand."""
+        return x
+
+    def reference(self, mask: Any, first: Any, x: Any) -> Any:
+        """NumPy's where."""
+        marked = np.reshape(mask, (-1,) + (1,) * (np.ndim(x) - 1))
+        return np.where(marked, x, x[int(first)])
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """The tangent as it is."""
+        return self(*primals), tangents[2]
+
+    def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
+        """The cotangent as it is."""
+        return None, None, ct
+
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Any], mapped: Sequence[bool]
+    ) -> tuple[Any, bool]:
+        """A gather of the row that each lane is given, since masks may differ."""
+        if not any(mapped):
+            return self(*args), False
+        mask, first, x = all_along(axis, args, mapped)
+        size, count = x.shape[:2]
+        own = iota(shape=(size, count), dtype=int32, axis=1)
+        first = broadcast_in_dim(first, shape=(size, count), dims=(0,))
+        start = mul(
+            iota(shape=(size, count), dtype=int32, axis=0), scalar(count, int32)
+        )
+        row = reshape(add(start, select(mask, own, first)), shape=(size * count,))
+        rows = reshape(x, shape=(size * count, *x.shape[2:]))
+        return reshape(take(rows, row, 0), shape=x.shape), True
+
+    def element(self, k: Any, index: Any, mask: Any, first: Any, x: Any) -> Any:
+        """The element of its own row, or of the first one."""
+        row = clipped(k, first(()), x.shape[0] - 1)[0]
+        marked = mask(index[:1])
+        return k.where(marked, lambda: x(index), lambda: x((row, *index[1:])))
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Real and boolean dtypes fuse; complex ones run through `reference`."""
+        return fuses(types)
+
+
+lanes = _Lanes("lanes")
+
+
+def is_lanewise(program: Program) -> bool:
+    """Whether nothing in a program can go wrong for members that are not meant.
+
+    It then needs no mask: what they compute can be dropped afterwards.
+    """
+    return all(eqn.primitive.lanewise for eqn in program.eqns)
+
+
+def lane_program(program: Program, mapped: Mask) -> Program:
+    """The program for the lanes of a mask, which is its first input.
+
+    `mapped` says which inputs of the program have the leading axis.
+    """
+    rows = zip(program.input_types, mapped, strict=True)
+    size = next(type.shape[0] for type, is_mapped in rows if is_mapped)
+
+    def run(mask: Any, *operands: Any) -> list[Any]:
+        return evaluate(program, lane_operands(mask, operands, mapped))
+
+    mask_type = ArrayType((size,), bool_)
+    return rewrite(run, [mask_type, *program.input_types], "batch", program)
+
+
+def lane_operands(
+    mask: Any, operands: Sequence[Any], mapped: Sequence[bool]
+) -> list[Any]:
+    """The operands with those of the first marked lane in all lanes that are not."""
+    first = argmax(mask, axis=0, index_dtype=int32)
+    rows = zip(operands, mapped, strict=True)
+    return [lanes(mask, first, x) if is_mapped else x for x, is_mapped in rows]
+
+
+def selected(mask: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
+    """The new values in the lanes of a mask, the old ones in the others."""
+    rows = zip(new, old, strict=True)
+    return [select(along_lanes(mask, x.shape), x, y) for x, y in rows]
+
+
+def along_lanes(mask: Any, shape: tuple[int, ...]) -> Any:
+    """A mask of lanes repeated along the other axes of a shape."""
+    if mask.shape == shape:
+        return mask
+    return broadcast_in_dim(mask, shape=shape, dims=(0,))

@@ -1,0 +1,270 @@
+"""What the rules of loops share: carries, rows, and what is the same in every round.
+
+A loop's program takes constants, the carry and rows, in this order, and gives the next
+carry and rows of results. Receives such programs and equations that hold them.
+Next on the walk: `scan.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fnx import errors
+from fnx.control.call import call, spread
+from fnx.control.held import arranged, new_vars, parted
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.simplify import needed_inputs, simplify
+from fnx.core.trace import bind
+from fnx.core.types import ArrayType
+from fnx.ops.families import along
+from fnx.ops.shape import permute
+from fnx.transforms.rewrite import Mask
+
+
+def stacked(type: ArrayType, length: int) -> ArrayType:
+    """The type of so many rows of a type."""
+    return type.with_shape((length, *type.shape))
+
+
+def check_carry(
+    name: str, carry: Sequence[ArrayType], ends: Sequence[ArrayType]
+) -> None:
+    """Raises unless a round gives a carry of the types that it takes."""
+    for before, after in zip(carry, ends, strict=True):
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            raise errors.ShapeError(
+                f"{name}: the carry is {before} before a round, {after} after it"
+            )
+
+
+# ---------------------------------------------------------------- tangents
+
+
+def interleaved(
+    moved: Program, consts: int, carry: int, moving: Mask, wanted: Mask
+) -> Program:
+    """A loop's program with tangents, each kind behind the values of that kind."""
+    numbers = iter(range(len(moving), len(moved.inputs)))
+    tangents = spread(list(numbers), moving)
+    inputs: list[int] = []
+    parts = zip(
+        parted(range(len(moving)), consts, carry),
+        parted(tangents, consts, carry),
+        strict=True,
+    )
+    for values, moves in parts:
+        inputs += [*values, *[t for t in moves if t is not None]]
+    count = len(wanted)
+    ends = spread(list(range(count, len(moved.outputs))), wanted)
+    outputs = [
+        *range(carry),
+        *[t for t in ends[:carry] if t is not None],
+        *range(carry, count),
+        *[t for t in ends[carry:] if t is not None],
+    ]
+    return arranged(moved, inputs, outputs)
+
+
+# ---------------------------------------------------------------- batching
+
+
+def swapped(x: Any) -> Any:
+    """An array with its first two axes exchanged."""
+    return permute(x, dims=(1, 0, *range(2, len(x.shape))))
+
+
+def lifted(
+    axis: MappedAxis, values: Sequence[Any], mapped: Sequence[bool], wanted: Mask
+) -> list[Any]:
+    """The values, repeated along the axis where it is wanted and not there."""
+    rows = zip(values, mapped, wanted, strict=True)
+    return [along(axis, x) if want and not has else x for x, has, want in rows]
+
+
+def lifted_rows(rows: Sequence[Any], mapped: Sequence[bool]) -> list[Any]:
+    """Stacks of rows with the mapped axis behind that of the rows."""
+    return [swapped(x) if has else x for x, has in zip(rows, mapped, strict=True)]
+
+
+# ---------------------------------------------------------------- unused parts
+
+
+def live_carry(program: Program, consts: int, used: Mask, carry: Mask) -> Mask:
+    """Which carries are needed for those marked and for the used outputs."""
+    count = len(carry)
+    found = needed_inputs(program, (*carry, *used[count:]))[consts : consts + count]
+    return tuple([a or b for a, b in zip(carry, found, strict=True)])
+
+
+# ---------------------------------------------------------------- invariants
+
+
+def invariant(
+    program: Program, consts: int, copies: bool
+) -> tuple[Program, Program] | None:
+    """A loop's program cut in what depends on its constants alone, and the rest.
+
+    The first takes the constants; the second takes what the first gives, and then what
+    the program takes. `None` if there is nothing to be computed once. Unless `copies`
+    are wanted, what is as cheap to compute as to load stays where it is.
+    """
+    available = set(program.inputs[:consts])
+    early, late = [], []
+    for eqn in program.eqns:
+        inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
+        fixed = inputs and available.issuperset(inputs) and not eqn.primitive.effect
+        if fixed and (copies or not _is_copy(eqn)):
+            early.append(eqn)
+            available.update(eqn.outputs)
+        else:
+            late.append(eqn)
+    made = {var for eqn in early for var in eqn.outputs}
+    read = [atom for eqn in late for atom in eqn.inputs] + list(program.outputs)
+    results = tuple(dict.fromkeys(a for a in read if isinstance(a, Var) and a in made))
+    if not results:
+        return None
+    first = Program(program.inputs[:consts], tuple(early), results)
+    rest = Program((*results, *program.inputs), tuple(late), program.outputs)
+    return simplify(first), rest
+
+
+def _is_copy(eqn: Eqn) -> bool:
+    """Whether an equation is cheap, and gives more elements than it takes."""
+    most = max(atom.type.size for atom in eqn.inputs)
+    return eqn.primitive.cheap and any(var.type.size > most for var in eqn.outputs)
+
+
+def hoisted_equation(eqn: Eqn, program: Program, consts: Sequence[Any]) -> Eqn:
+    """What the invariants of a loop's equation are: its first program applied."""
+    outputs = new_vars(program.output_types)
+    params = {"program": program, "name": "invariant"}
+    return Eqn(call, tuple(consts), outputs, params, eqn.source)
+
+
+# ---------------------------------------------------------------- splitting
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRounds:
+    """The known part of a loop, and where the unknown part finds its residuals.
+
+    `before` computes what all rounds share. `program` takes `consts` constants, carries
+    and rows, which are `inputs`; its last outputs are the residuals to be stacked, of
+    `stacked_types`. Residuals are `shared` by all rounds (numbers of inputs), `passed`
+    from the rows that the loop is given, or stacked (numbers of outputs).
+    """
+
+    before: tuple[Eqn, ...]
+    program: Program
+    inputs: tuple[Atom, ...]
+    consts: int
+    shared: dict[int, int]
+    passed: dict[int, int]
+    stacked: dict[int, int]
+    stacked_types: tuple[ArrayType, ...]
+
+    @staticmethod
+    def of(
+        eqn: Eqn,
+        program: Program,
+        residuals: int,
+        inputs: tuple[Atom, ...],
+        consts: int,
+        carry: int,
+    ) -> KnownRounds:
+        """What `program`, the known part of the equation's, becomes.
+
+        Its last outputs are the residuals; its `inputs` begin with constants and carry.
+        """
+        before: tuple[Eqn, ...] = ()
+        found = invariant(program, consts, copies=True)
+        if found is not None:
+            before = (hoisted_equation(eqn, found[0], inputs[:consts]),)
+            program = found[1]
+            inputs = (*before[0].outputs, *inputs)
+            consts += len(before[0].outputs)
+        numbers: dict[Atom, int] = {var: n for n, var in enumerate(program.inputs)}
+        first = len(program.outputs) - residuals
+        ends = program.outputs[first:]
+        shared: dict[int, int] = {}
+        passed: dict[int, int] = {}
+        stacks: dict[int, int] = {}
+        for residual, end in enumerate(ends):
+            number = numbers.get(end)
+            if number is None or consts <= number < consts + carry:
+                stacks[residual] = first + len(stacks)
+            elif number < consts:
+                shared[residual] = number
+            else:
+                passed[residual] = number
+        kept = (*program.outputs[:first], *[ends[i] for i in stacks])
+        types = tuple([ends[i].type for i in stacks])
+        known = Program(program.inputs, program.eqns, kept)
+        return KnownRounds(before, known, inputs, consts, shared, passed, stacks, types)
+
+    @property
+    def constants(self) -> list[Atom]:
+        """The residuals that all rounds share."""
+        return [self.inputs[n] for n in self.shared.values()]
+
+    @property
+    def rows(self) -> list[Atom]:
+        """The residuals that are rows of what the loop is given."""
+        return [self.inputs[n] for n in self.passed.values()]
+
+    def rest(self, unknown: Program, consts: int, carry: int) -> Program:
+        """The unknown part as a loop's program.
+
+        It takes the residuals, then `consts` constants, `carry` carries, and rows.
+        """
+        count = len(self.shared) + len(self.passed) + len(self.stacked)
+        own = parted(range(count, len(unknown.inputs)), consts, carry)
+        return arranged(
+            unknown,
+            [*self.shared, *own[0], *own[1], *self.passed, *self.stacked, *own[2]],
+        )
+
+
+# ---------------------------------------------------------------- transposition
+
+
+def transposed_after_split(
+    primitive: Primitive,
+    ct: Sequence[Any],
+    inputs: Sequence[Any],
+    params: Any,
+    transpose: Callable[..., Sequence[Any]],
+) -> list[Any]:
+    """The cotangents of an equation that computes more than what is linear.
+
+    The rest is computed first; `transpose` is the rule of what remains.
+    """
+    types = [x.type for x in inputs]
+    known = [not is_linear(x) for x in inputs]
+    outputs = new_vars(primitive.infer(*types, **params))
+    variables = new_vars(types)
+    eqn = Eqn(primitive, variables, outputs, params, None)
+    parts = primitive.split(known, eqn)
+    if parts is None:
+        raise errors.ArgumentError(
+            f"{primitive.name}: it is not linear, so not transposed"
+        )
+    env: dict[Atom, Any] = dict(zip(variables, inputs, strict=True))
+    for early in parts[0]:
+        results = bind(early.primitive, [env[v] for v in early.inputs], early.params)
+        env.update(zip(early.outputs, results, strict=True))
+    (late,) = parts[1]
+    given = dict(zip(outputs, ct, strict=True))
+    cts = transpose(
+        [given[var] for var in late.outputs],
+        *[env[var] for var in late.inputs],
+        **late.params,
+    )
+    found = dict(zip(late.inputs, cts, strict=True))
+    return [
+        found.get(v) if is_linear(x) else None
+        for v, x in zip(variables, inputs, strict=True)
+    ]

@@ -1,0 +1,457 @@
+"""`scan`: a program applied again and again, to a carry and to row after row of arrays.
+
+The program takes constants, the carry and a row of each array; it gives the next carry
+and a row of each result. Derivatives are scans too: the tangents join the carry; in
+reverse mode a scan over the rows from the last to the first reads what the forward one
+has stacked. Receives and gives arrays; next on the walk: `while_loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fnx import errors
+from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.held import (
+    both,
+    either,
+    equation_like,
+    instantiated,
+    new_vars,
+    others,
+    parted,
+    settled,
+    with_axis,
+    with_cotangents,
+    with_tangents,
+    zeros,
+)
+from fnx.control.lanes import selected
+from fnx.control.rounds import (
+    KnownRounds,
+    check_carry,
+    hoisted_equation,
+    interleaved,
+    invariant,
+    lifted,
+    lifted_rows,
+    live_carry,
+    stacked,
+    swapped,
+    transposed_after_split,
+)
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Eqn, Program
+from fnx.core.reference import run_reference
+from fnx.core.simplify import needed_inputs
+from fnx.core.trace import evaluate
+from fnx.core.types import ArrayType, array_type
+from fnx.dtypes import int32
+from fnx.ops.arithmetic import add
+from fnx.ops.elementwise import lt
+from fnx.ops.reduce import reduce_max
+from fnx.ops.shape import broadcast_in_dim, iota
+from fnx.transforms.batch import batch_program
+from fnx.transforms.jvp import jvp_program
+from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.split import split_program
+from fnx.transforms.transpose import transpose_program
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the operands of a scan are divided, and how it runs.
+
+    First come `consts`, then `carry`, then the arrays whose rows are read. If it is
+    `reverse`d, it begins with the last row. If it is `counted`, the first operand of
+    all is an int32 scalar: there are only so many rows, whatever is behind them.
+    """
+
+    consts: int
+    carry: int
+    length: int
+    reverse: bool = False
+    counted: bool = False
+
+    @property
+    def first(self) -> int:
+        """How many operands stand before those of the program."""
+        return int(self.counted)
+
+    def cut(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What belongs to the program's operands: consts, carry and rows."""
+        return parted(values, self.consts, self.carry)
+
+
+class _Scan(Primitive):
+    """scan([count], *consts, *carry, *xs, program, shape): the last carry, the rows."""
+
+    multiple = True
+    compiled = True
+    linear = True
+    sees_axes = True
+
+    def infer(
+        self, *types: ArrayType, program: Program, shape: Shape
+    ) -> tuple[ArrayType, ...]:
+        """The carry's types, and those of the results with a leading axis."""
+        consts, carry, xs = shape.cut(types[shape.first :])
+        for x in xs:
+            if x.shape[:1] != (shape.length,):
+                raise errors.ShapeError(f"scan: {x} has not {shape.length} rows")
+        rows = [x.with_shape(x.shape[1:]) for x in xs]
+        check_arguments("scan", program, [*consts, *carry, *rows])
+        ends, ys = parted(program.output_types, shape.carry)
+        check_carry("scan", carry, ends)
+        return (*carry, *[stacked(y, shape.length) for y in ys])
+
+    def reference(self, *arrays: Any, program: Program, shape: Shape) -> Any:
+        """A Python loop over the program by its reference rules."""
+        consts, carry, xs = shape.cut(arrays[shape.first :])
+        _, types = parted(program.output_types, shape.carry)
+        rows = [np.zeros((shape.length, *t.shape), t.dtype) for t in types]
+        count = int(arrays[0]) if shape.counted else shape.length
+        for i in reversed(range(count)) if shape.reverse else range(count):
+            results = run_reference(program, [*consts, *carry, *[x[i] for x in xs]])
+            carry, ys = parted(results, shape.carry)
+            for row, y in zip(rows, ys, strict=True):
+                row[i] = y
+        return (*map(np.asarray, carry), *rows)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        program: Program,
+        shape: Shape,
+    ) -> tuple[Any, Any]:
+        """A scan whose carry holds the tangents that move."""
+        count, operands = primals[: shape.first], primals[shape.first :]
+        parts, moves = shape.cut(operands), shape.cut(tangents[shape.first :])
+        start = tuple([t is not None for t in moves[1]])
+        consts, _, xs = [tuple([t is not None for t in part]) for part in moves]
+
+        def grow(carry: Mask) -> Mask:
+            found = jvp_program(program, (*consts, *carry, *xs))[1]
+            return either(carry, found[: shape.carry])
+
+        carry = settled(start, grow)
+        moving = (*consts, *carry, *xs)
+        wanted = (*carry, *jvp_program(program, moving)[1][shape.carry :])
+        moved = with_tangents(program, moving, wanted)
+        carried = instantiated(moves[1], parts[1])
+        results = self(
+            *count,
+            *[*parts[0], *chosen(moves[0], consts)],
+            *[*parts[1], *chosen(carried, carry)],
+            *[*parts[2], *chosen(moves[2], xs)],
+            program=interleaved(moved, shape.consts, shape.carry, moving, wanted),
+            shape=replace(
+                shape,
+                consts=shape.consts + sum(consts),
+                carry=shape.carry + sum(carry),
+            ),
+        )
+        many = len(program.outputs) - shape.carry
+        ends, end_moves, ys, y_moves = parted(results, shape.carry, sum(carry), many)
+        return (*ends, *ys), [
+            *spread(end_moves, carry),
+            *spread(y_moves, wanted[shape.carry :]),
+        ]
+
+    def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
+        """Two scans; the first stacks what the second reads of it."""
+        shape: Shape = eqn.params["shape"]
+        if shape.counted and not known[0]:
+            return None
+        return split_scan(eqn, tuple(known[shape.first :]))
+
+    def transpose(
+        self, ct: Any, *inputs: Any, program: Program, shape: Shape
+    ) -> Sequence[Any]:
+        """A scan the other way; cotangents of the constants add up in its carry."""
+        _, carry, _ = shape.cut(inputs[shape.first :])
+        if all(map(is_linear, carry)):
+            return transposed_scan(ct, *inputs, program=program, shape=shape)
+        params = {"program": program, "shape": shape}
+        return transposed_after_split(self, ct, inputs, params, transposed_scan)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        program: Program,
+        shape: Shape,
+    ) -> tuple[Any, Any]:
+        """The batched program; the rows' new axis comes second."""
+        if shape.counted and mapped[0]:
+            return _batched_counts(axis, args, mapped, program, shape)
+        consts, start, xs = shape.cut(mapped[shape.first :])
+
+        def grow(carry: Mask) -> Mask:
+            found = batch_program(program, axis, (*consts, *carry, *xs))[1]
+            return either(carry, found[: shape.carry])
+
+        carry = settled(start, grow)
+        flags = (*consts, *carry, *xs)
+        wanted = (*carry, *batch_program(program, axis, flags)[1][shape.carry :])
+        operands = shape.cut(args[shape.first :])
+        results = self(
+            *args[: shape.first],
+            *operands[0],
+            *lifted(axis, operands[1], start, carry),
+            *lifted_rows(operands[2], xs),
+            program=with_axis(program, axis, flags, wanted),
+            shape=shape,
+        )
+        ends, ys = parted(results, shape.carry)
+        rows = zip(ys, wanted[shape.carry :], strict=True)
+        return (*ends, *[swapped(y) if m else y for y, m in rows]), wanted
+
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """A scan without the results, and the carries, that nobody needs."""
+        shape: Shape = eqn.params["shape"]
+        program: Program = eqn.params["program"]
+        start, ys = parted(used, shape.carry)
+        carry = settled(
+            start, lambda mask: live_carry(program, shape.consts, tuple(used), mask)
+        )
+        kept = (*carry, *ys)
+        needed = either(
+            needed_inputs(program, kept),
+            (*[False] * shape.consts, *carry, *[False] * _rows(program, shape)),
+        )
+        if all(kept) and all(needed):
+            return eqn
+        slim = replace(shape, consts=sum(needed[: shape.consts]), carry=sum(carry))
+        inputs = eqn.inputs[: shape.first] + chosen(eqn.inputs[shape.first :], needed)
+        params = {"program": with_outputs(program, needed, kept), "shape": slim}
+        return equation_like(eqn, inputs, chosen(eqn.outputs, kept), params)
+
+    def hoisted(self, eqn: Eqn) -> tuple[Eqn, Eqn] | None:
+        """What depends on the constants alone, before the loop."""
+        shape: Shape = eqn.params["shape"]
+        program: Program = eqn.params["program"]
+        found = invariant(program, shape.consts, copies=False)
+        if found is None:
+            return None
+        early, late = found
+        inputs = eqn.inputs[shape.first :]
+        before = hoisted_equation(eqn, early, inputs[: shape.consts])
+        count = len(before.outputs)
+        params = {
+            "program": late,
+            "shape": replace(shape, consts=shape.consts + count),
+        }
+        after = (*eqn.inputs[: shape.first], *before.outputs, *inputs)
+        return before, equation_like(eqn, after, eqn.outputs, params)
+
+    def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:
+        """A loop of machine code."""
+        count = inputs[0] if shape.counted else None
+        consts, carry, xs = shape.cut(inputs[shape.first :])
+        plan.loop(
+            program,
+            consts,
+            carry,
+            xs,
+            length=shape.length,
+            reverse=shape.reverse,
+            count=count,
+        )
+
+
+scan = _Scan("scan")
+
+
+def _rows(program: Program, shape: Shape) -> int:
+    """How many arrays the rows are of."""
+    return len(program.inputs) - shape.consts - shape.carry
+
+
+# ---------------------------------------------------------------- splitting
+
+
+def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
+    """The scan over what is known, and the one that reads its residuals.
+
+    A residual that is the same in every round becomes a constant of the second scan,
+    one that is a row of an operand is read from there, the others are stacked.
+    """
+    shape: Shape = eqn.params["shape"]
+    program: Program = eqn.params["program"]
+    count, operands = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
+    consts, start, xs = shape.cut(known)
+    many = len(program.outputs) - shape.carry
+
+    def shrink(carry: Mask) -> Mask:
+        kept = (*carry, *[True] * many)
+        parts = split_program(program, (*consts, *carry, *xs), kept)
+        return both(carry, parts.outputs_known[: shape.carry])
+
+    carry = settled(start, shrink)
+    mask = (*consts, *carry, *xs)
+    if not any(mask):
+        return None
+    parts = split_program(program, mask, (*carry, *[True] * many))
+    early = KnownRounds.of(
+        eqn,
+        parts.known,
+        len(parts.residuals),
+        chosen(operands, mask),
+        sum(consts),
+        sum(carry),
+    )
+    stacks = new_vars([stacked(type, shape.length) for type in early.stacked_types])
+    first = equation_like(
+        eqn,
+        (*count, *early.inputs),
+        (*chosen(eqn.outputs, parts.outputs_known), *stacks),
+        {
+            "program": early.program,
+            "shape": replace(shape, consts=early.consts, carry=sum(carry)),
+        },
+    )
+    rest = shape.cut(operands)
+    unknown = [others(*pair) for pair in zip(rest, (consts, carry, xs), strict=True)]
+    second = equation_like(
+        eqn,
+        (
+            *count,
+            *early.constants,
+            *unknown[0],
+            *unknown[1],
+            *early.rows,
+            *stacks,
+            *unknown[2],
+        ),
+        others(eqn.outputs, parts.outputs_known),
+        {
+            "program": early.rest(parts.unknown, len(unknown[0]), len(unknown[1])),
+            "shape": replace(
+                shape,
+                consts=len(early.shared) + len(unknown[0]),
+                carry=len(unknown[1]),
+            ),
+        },
+    )
+    return [*early.before, first], [second]
+
+
+# ---------------------------------------------------------------- transposition
+
+
+def transposed_scan(
+    ct: Sequence[Any], *inputs: Any, program: Program, shape: Shape
+) -> list[Any]:
+    """The cotangents of a scan that is linear in its carry.
+
+    Those of the constants, if they are linear too, are summed over the rounds.
+    """
+    count, operands = inputs[: shape.first], inputs[shape.first :]
+    parts = shape.cut(operands)
+    consts, _, xs = [tuple(map(is_linear, part)) for part in parts]
+    linear = (*consts, *[True] * shape.carry, *xs)
+    ct_carry, ct_rows = parted(ct, shape.carry)
+    given = (*[True] * shape.carry, *[c is not None for c in ct_rows])
+    reached = parted(
+        transpose_program(program, linear, given)[1], sum(consts), shape.carry
+    )
+    wanted = (*reached[0], *[True] * shape.carry, *reached[2])
+    turned = with_cotangents(program, linear, given, wanted)
+    sums = sum(reached[0])
+    fixed, fixed_rows = others(parts[0], consts), others(parts[2], xs)
+
+    def run(*args: Any) -> list[Any]:
+        held, totals, carry, rows = parted(args, len(fixed), sums, shape.carry)
+        own, cts = parted(rows, len(fixed_rows))
+        results = evaluate(turned, [*held, *own, *carry, *cts])
+        summed = [add(*pair) for pair in zip(totals, results[:sums], strict=True)]
+        return [*summed, *results[sums:]]
+
+    types = [x.type for x in fixed]
+    added = [x.type for x in chosen(chosen(parts[0], consts), reached[0])]
+    carried = [x.type for x in parts[1]]
+    rows = [c for c in ct_rows if c is not None]
+    row_types = [x.type.with_shape(x.type.shape[1:]) for x in (*fixed_rows, *rows)]
+    results = scan(
+        *count,
+        *fixed,
+        *map(zeros, added),
+        *instantiated(ct_carry, parts[1]),
+        *fixed_rows,
+        *rows,
+        program=rewrite(
+            run, [*types, *added, *carried, *row_types], "transpose", program
+        ),
+        shape=replace(
+            shape,
+            consts=len(fixed),
+            carry=sums + shape.carry,
+            reverse=not shape.reverse,
+        ),
+    )
+    totals, starts, stacks = parted(results, sums, shape.carry)
+    pairs = zip(starts, parts[1], strict=True)
+    return [
+        *[None] * shape.first,
+        *spread(spread(totals, reached[0]), consts),
+        *[c if is_linear(x) else None for c, x in pairs],
+        *spread(spread(stacks, reached[2]), xs),
+    ]
+
+
+# ---------------------------------------------------------------- batching
+
+
+def _batched_counts(
+    axis: MappedAxis,
+    args: Sequence[Any],
+    mapped: Sequence[bool],
+    program: Program,
+    shape: Shape,
+) -> tuple[Any, Any]:
+    """A scan whose members have different numbers of rounds.
+
+    There are as many as any member needs; the carry of one that has fewer rests.
+    """
+    counts, operands = args[0], shape.cut(args[1:])
+    consts, start, xs = shape.cut(mapped[1:])
+    carry = (True,) * shape.carry
+    flags = (*consts, *carry, *xs)
+    wanted = (*carry, *batch_program(program, axis, flags)[1][shape.carry :])
+    lifted_program = with_axis(program, axis, flags, wanted)
+
+    def run(counts: Any, *rest: Any) -> list[Any]:
+        fixed, before, (i, *rows) = parted(rest, shape.consts, shape.carry)
+        results = evaluate(lifted_program, [*fixed, *before, *rows])
+        ends, ys = parted(results, shape.carry)
+        number = broadcast_in_dim(i, shape=(axis.size,), dims=())
+        return [*selected(lt(number, counts), ends, before), *ys]
+
+    types = shape.cut(lifted_program.input_types)
+    results = scan(
+        reduce_max(counts, axes=(0,)),
+        counts,
+        *operands[0],
+        *lifted(axis, operands[1], start, carry),
+        iota(shape=(shape.length,), dtype=int32, axis=0),
+        *lifted_rows(operands[2], xs),
+        program=rewrite(
+            run,
+            [counts.type, *types[0], *types[1], array_type((), int32), *types[2]],
+            "batch",
+            program,
+        ),
+        shape=replace(shape, consts=shape.consts + 1),
+    )
+    ends, ys = parted(results, shape.carry)
+    stacks = zip(ys, wanted[shape.carry :], strict=True)
+    return (*ends, *[swapped(y) if has else y for y, has in stacks]), wanted

@@ -1,0 +1,265 @@
+"""Branches and loops under every transformation, against the same written in Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import errors, lax
+from tests.control.flows import FLOWS, ROWS, STACK, TRANSFORMS, X, total
+
+PARAMS = pytest.mark.parametrize("flow", FLOWS, ids=[flow.name for flow in FLOWS])
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def plain(flow, transform, value):
+    """The transformed plain function at a value."""
+    return transform(lambda x: flow.plain(x, value))(value)
+
+
+@PARAMS
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_control_flow_is_what_python_does(flow, name):
+    transform, maps = TRANSFORMS[name]
+    if not maps:
+        close(transform(flow.function)(X), plain(flow, transform, X))
+        return
+    wanted = np.stack([plain(flow, transform, x) for x in STACK])
+    close(fnx.vmap(transform(flow.function))(STACK), wanted)
+    close(fnx.jit(fnx.vmap(transform(flow.function)))(STACK), wanted)
+
+
+@PARAMS
+def test_gradients_of_mapped_functions(flow):
+    found = fnx.grad(total(fnx.vmap(flow.function)))(STACK)
+
+    def each(stack):
+        pairs = zip(stack, STACK, strict=True)
+        return fnp.stack([flow.plain(x, value) for x, value in pairs])
+
+    close(found, fnx.grad(total(each))(STACK))
+
+
+@PARAMS
+def test_nested_maps(flow):
+    stacks = STACK.reshape(2, 2, 3)
+    found = fnx.jit(fnx.vmap(fnx.vmap(flow.function)))(stacks)
+    wanted = [flow.plain(x, x) for x in STACK]
+    close(found, np.stack(wanted).reshape(2, 2, 3))
+
+
+@PARAMS
+def test_without_jit(flow):
+    with fnx.disable_jit():
+        found = flow.function(X)
+    close(found, flow.plain(X, X))
+
+
+# ---------------------------------------------------------------- scan
+
+
+def test_no_rounds():
+    carry, rows = lax.scan(lambda c, x: (c + x, c), 1.5, np.zeros(0))
+    assert carry.item() == 1.5 and rows.shape == (0,)
+    assert lax.fori_loop(3, 3, lambda i, v: v + 1, 0).item() == 0
+    assert lax.fori_loop(3, 1, lambda i, v: v + 1, 0).item() == 0
+    gradient = fnx.grad(lambda c: lax.scan(lambda c, _: (c * c, None), c, None, 0)[0])
+    assert gradient(2.0).item() == 1.0
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 3, 4, 5, 9, True, False])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_unrolled_rounds_are_rounds(unroll, reverse):
+    def f(x):
+        return lax.scan(
+            lambda c, r: (c * r + 1, c), x, ROWS, reverse=reverse, unroll=unroll
+        )
+
+    carry, rows = X, {}
+    for i in reversed(range(4)) if reverse else range(4):
+        rows[i], carry = carry, carry * ROWS[i] + 1
+    for run in (f, fnx.jit(f)):
+        found, stack = run(X)
+        close(found, carry)
+        close(stack, np.stack([rows[i] for i in range(4)]))
+
+
+def test_python_numbers_take_the_dtype_that_they_become():
+    total, _ = lax.scan(lambda c, x: (c + x, None), 0, np.arange(3, dtype=np.float64))
+    assert total.dtype == np.float64 and total.item() == 3.0
+    value = lax.while_loop(lambda v: v < 3, lambda v: v + np.float32(1.5), 0)
+    assert value.dtype == np.float32 and value.item() == 3.0
+    assert lax.fori_loop(0, 3, lambda i, v: v + i, 0).dtype == np.int32
+
+
+def test_carries_that_change_places():
+    def swap(carry, _):
+        a, b, c = carry
+        return (b, c, a), a
+
+    (a, b, c), rows = fnx.jit(lambda: lax.scan(swap, (1.0, 2.0, 3.0), None, 7))()
+    assert (a.item(), b.item(), c.item()) == (2.0, 3.0, 1.0)
+    np.testing.assert_array_equal(rows, [1, 2, 3, 1, 2, 3, 1])
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 5])
+def test_a_row_of_a_large_carry_is_set_in_place(rounds):
+    big = np.arange(4000.0).reshape(1000, 4)
+
+    def body(i, state):
+        array, seen = state
+        seen = seen + array[i]  # read before the update
+        return array.at[2 * i].set(-seen), seen
+
+    loop = fnx.jit(lambda x: lax.fori_loop(0, rounds, body, (x, x[0] * 0)))
+    given = fnp.array(big)
+    array, seen = loop(given)
+    want, total = big.copy(), np.zeros(4)
+    for i in range(rounds):
+        total = total + want[i]
+        want[2 * i] = -total
+    close(array, want)
+    close(seen, total)
+    np.testing.assert_array_equal(given, big)  # what it was given is left alone
+
+
+def test_an_update_that_the_old_carry_outlives():
+    def body(i, state):
+        return state[0].at[i].set(9.0), state[0]
+
+    array, old = fnx.jit(lambda x: lax.fori_loop(0, 3, body, (x, x)))(np.zeros(100))
+    np.testing.assert_array_equal(array[:4], [9, 9, 9, 0])
+    np.testing.assert_array_equal(old[:4], [9, 9, 0, 0])
+
+
+def test_invariants_are_computed_before_the_loop():
+    def f(w, x):
+        return lax.scan(lambda c, r: (c * fnp.exp(w) + r, None), x, ROWS)[0]
+
+    plan = fnx.jit(f).lower(X, X).as_text("plan")
+    assert plan.index("kernel0") < plan.index("rounds")
+    wanted = X
+    for row in ROWS:
+        wanted = wanted * np.exp(X) + row
+    close(fnx.jit(f)(X, X), wanted)
+    jacobian = fnx.jacrev(f)(X, X)
+    close(np.diag(jacobian), fnx.jvp(lambda w: f(w, X), (X,), (np.ones(3),))[1])
+
+
+# ---------------------------------------------------------------- lanes
+
+
+def test_lanes_that_do_not_choose_a_branch_do_not_see_it():
+    def endless(y):
+        return lax.while_loop(lambda v: v != 0.0, lambda v: v - 1.0, y)
+
+    f = fnx.vmap(lambda y: lax.cond(y > 0, endless, lambda v: v * 2, y))
+    np.testing.assert_array_equal(f(np.array([3.0, -0.5, 2.0])), [0.0, -1.0, 0.0])
+
+
+def test_gradients_of_lanes_that_do_not_choose_a_branch():
+    def f(w, x):
+        def risky(v):
+            return fnp.dot(w, fnp.stack([1 / v, fnp.log(v)]))
+
+        return lax.cond(x > 0, risky, lambda v: v * 0.0, x)
+
+    xs = np.array([0.0, 2.0, -1.0])
+    w = np.array([3.0, 4.0])
+    found = fnx.grad(lambda w: fnx.vmap(f, (None, 0))(w, xs).sum())(w)
+    close(found, [0.5, np.log(2.0)])
+    slopes = fnx.grad(lambda x: fnx.vmap(f, (None, 0))(w, x).sum())(xs)
+    close(slopes, [0.0, -3 / 4 + 4 / 2, 0.0])
+
+
+def test_lanes_that_are_done_rest():
+    def f(x):
+        return lax.while_loop(lambda v: v < 10, lambda v: v * v, x)
+
+    xs = np.array([2.0, 11.0, 3.0, 1e300])
+    np.testing.assert_array_equal(fnx.vmap(f)(xs), [16.0, 11.0, 81.0, 1e300])
+
+
+def test_loops_of_different_lengths_in_reverse():
+    def f(x):
+        return lax.while_loop(lambda v: v < 50, lambda v: v * v, x)
+
+    xs = np.array([2.0, 60.0, 3.0])
+    wanted = [8 * 2.0**7, 1.0, 4 * 3.0**3]
+    close(fnx.vmap(fnx.grad(f))(xs), wanted)
+    close(fnx.grad(lambda x: fnx.vmap(f)(x).sum())(xs), wanted)
+
+
+# ---------------------------------------------------------------- reverse mode
+
+
+def test_a_bound_on_the_rounds_in_reverse_mode():
+    def power(x, most):
+        return lax.while_loop(
+            lambda s: s[1] < 10, lambda s: (s[0] * x, s[1] + 1), (x, 0), max_steps=most
+        )[0]
+
+    close(fnx.grad(lambda x: power(x, 10))(X[1]), 11 * 1.1**10)
+    close(power(X[1], 3), 1.1**11)  # no reverse mode, no bound
+    with pytest.raises(errors.StepLimitError, match=r"more than 9 rounds.*max_steps=9"):
+        fnx.grad(lambda x: power(x, 9))(X[1])
+    close(fnx.grad(lambda x: power(x, 11))(X[1]), 11 * 1.1**10)
+
+
+def test_many_rounds_in_reverse_mode():
+    def f(x):
+        return lax.while_loop(
+            lambda s: s[1] < 100_000, lambda s: (s[0] + x * 1e-5, s[1] + 1), (x, 0)
+        )[0]
+
+    close(fnx.grad(f)(X[2]), 2.0)
+
+
+# ---------------------------------------------------------------- mistakes
+
+BAD = {
+    "cond: pred must be a scalar": lambda: lax.cond(X > 0, abs, abs, X),
+    "branch 0": lambda: lax.cond(True, lambda x: x, lambda x: x[:2], X),
+    "differ": lambda: lax.cond(True, lambda x: (x, x), lambda x: [x, x], X),
+    "takes functions": lambda: lax.cond(True, 1.0, 2.0),
+    "branches is empty": lambda: lax.switch(0, []),
+    "index must be an integer": lambda: lax.switch(0.5, [abs, abs], X),
+    "no function for the platform": lambda: lax.platform_dependent(1.0, tpu=abs),
+    "must return a pair": lambda: lax.scan(lambda c, x: c, X, ROWS),
+    "it is given f64[3], it returns f64[]": lambda: lax.scan(
+        lambda c, x: (c.sum(), None), X, ROWS
+    ),
+    "at ['b']: only in": lambda: lax.scan(
+        lambda c, x: ({"a": x, "b": x}, None), {"a": X}, ROWS
+    ),
+    "must have one length": lambda: lax.scan(lambda c, x: (c, x), X, (X, ROWS)),
+    "no leading axis": lambda: lax.scan(lambda c, x: (c, x), X, 1.0),
+    "xs has no arrays": lambda: lax.scan(lambda c, x: (c, x), X),
+    "length must be an integer": lambda: lax.scan(abs, X, None, 2.5),
+    "length must not be negative": lambda: lax.scan(abs, X, None, -1),
+    "scan: unroll must be": lambda: lax.scan(lambda c, x: (c, x), X, ROWS, unroll=0),
+    "must return a bool scalar": lambda: lax.while_loop(lambda v: v > 0, abs, X),
+    "it returned f64[]": lambda: lax.while_loop(lambda v: v.sum(), abs, X),
+    "it returned a tree": lambda: lax.while_loop(lambda v: (v, v), abs, X),
+    "max_steps must be": lambda: lax.while_loop(abs, abs, X, max_steps=-1),
+    "lower must be an integer": lambda: lax.fori_loop(0.5, 3, lambda i, v: v, X),
+    "upper must be a scalar": lambda: lax.fori_loop(0, np.arange(3), lambda i, v: v, X),
+    "unroll=2: a bound is traced": lambda: fnx.jit(
+        lambda n: lax.fori_loop(0, n, lambda i, v: v, X, unroll=2)
+    )(3),
+    "batch_size must be": lambda: lax.map(abs, ROWS, batch_size=0),
+    "no axis 3": lambda: lax.associative_scan(lambda a, b: a, X, axis=3),
+    "elems has no arrays": lambda: lax.associative_scan(lambda a, b: a, ()),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_mistakes_are_explained(text):
+    with pytest.raises(errors.FnxError) as caught:
+        BAD[text]()
+    assert text in str(caught.value)
