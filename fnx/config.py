@@ -12,13 +12,13 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from fnx.errors import ArgumentError, OptionError, hide_frames
+from fnx.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Option:
     """One row of the option table; `values` lists what an integer option may be."""
 

@@ -4,7 +4,7 @@ User mistakes are subclasses of `FnxError` and of the builtin that a Python prog
 expects (`TypeError`, `ValueError`, `IndexError`); gaps in fnx are `MissingRule`; broken
 invariants are `InternalError`. `explain` composes the text (the user's line, what was
 asked, why not, what to do); `api_boundary` hides fnx's own frames from a traceback.
-Imports nothing of fnx; next on the walk: `fnx/config.py`.
+Next on the walk: `fnx/config.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import linecache
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType, FrameType, TracebackType
 from typing import ParamSpec, TypeVar
+
+from fnx.records import record
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -115,7 +116,7 @@ def broken_pass(name: str, reason: str, before: object, after: object) -> Intern
 # ---------------------------------------------------------------- the user's line
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Source:
     """One line of the user's code: what an equation remembers of where it came from."""
 

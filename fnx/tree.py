@@ -11,12 +11,12 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import optree
 
 from fnx.errors import ArgumentError, TreeError
+from fnx.records import record
 from fnx.tree_nodes import (
     NAMESPACE,
     DictKey,
@@ -325,7 +325,7 @@ def map_with_path(
     return map(lambda place, *xs: f(place.path, *xs), places, tree, *rest)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Place:
     """A path as a leaf: a bare tuple would be a tree."""
 

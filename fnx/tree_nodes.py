@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import optree
 
 from fnx.errors import ArgumentError
+from fnx.records import record
 
 C = TypeVar("C", bound=type)
 PyTreeDef = optree.PyTreeSpec
@@ -26,7 +26,7 @@ NAMESPACE = "fnx"
 # ---------------------------------------------------------------- keys of a path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SequenceKey:
     """A step of a path: element `idx` of a list or tuple."""
 
@@ -37,7 +37,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DictKey:
     """A step of a path: entry `key` of a dict."""
 
@@ -48,7 +48,7 @@ class DictKey:
         return f"[{self.key!r}]"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GetAttrKey:
     """A step of a path: attribute `name` of a dataclass or named tuple."""
 
@@ -59,7 +59,7 @@ class GetAttrKey:
         return f".{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FlattenedIndexKey:
     """A step of a path: child `key` of a registered class that names no keys."""
 
@@ -202,7 +202,7 @@ def register_dataclass(
     `static=True`). `drop_fields` are left to their defaults.
 
     >>> @register_dataclass
-    ... @dataclass
+    ... @dataclasses.dataclass
     ... class Layer:
     ...     w: float
     ...     activation: str = static(default="relu")
@@ -292,7 +292,7 @@ class Partial(functools.partial[Any]):
         return super().__new__(cls, function, *args, **keywords)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Static:
     """Keeps functools.partial from merging the arguments of a partial into its own."""
 

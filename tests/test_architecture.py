@@ -24,7 +24,17 @@ PACKAGES = ("fnx", "fnx_cuda")
 # A module may import its own layer and those below. The package __init__ of fnx and
 # `python -m fnx…` entry files stand above all.
 LAYERS: list[set[str]] = [
-    {"config", "errors", "cache", "dtypes", "locks", "tree", "tree_nodes", "tree_util"},
+    {
+        "records",
+        "errors",
+        "config",
+        "cache",
+        "dtypes",
+        "locks",
+        "tree",
+        "tree_nodes",
+        "tree_util",
+    },
     {"core", "kernel"},
     {"ops"},
     {"transforms"},
@@ -38,9 +48,9 @@ LAYERS: list[set[str]] = [
 ]
 
 # Parts that see less than all layers below: what each may import besides itself.
-BASE = {"config", "errors", "cache", "dtypes", "locks", "tree", "tree_nodes"}
+BASE = LAYERS[0] - {"tree_util"}
 NARROW: dict[str, set[str]] = {
-    "kernel": {"dtypes", "errors"},
+    "kernel": {"records", "dtypes", "errors"},
     "core": BASE,
     "compiler": BASE | {"core", "kernel"},
     "cpu": BASE | {"kernel", "runtime.backend", "runtime.plan"},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from fnx.core.simplify import simplify
 from fnx.core.trace import Tracer, constant, leaked, trace, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.elementwise import convert
+from fnx.records import record
 from fnx.runtime.array import ConcreteArray, from_numpy
 from fnx.tree import PyTreeDef
 
@@ -197,7 +197,7 @@ def positions(
 # ---------------------------------------------------------------- tracing
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Auxiliary:
     """Results beside the outputs: traced arrays, and objects that are left alone."""
 
@@ -212,7 +212,7 @@ class Auxiliary:
         return self.treedef.unflatten([next(rest) if t else leaf for leaf, t in rows])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TracedTree:
     """A function traced over trees: program inputs are `captured`, then the leaves.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -27,10 +26,11 @@ from fnx.api.rules import check_pair
 from fnx.core.program import Program
 from fnx.core.trace import Tracer, evaluate
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.tree import Partial, PyTreeDef
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Applied:
     """A program as a function of trees: the static part of a `Partial`."""
 

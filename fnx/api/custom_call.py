@@ -7,7 +7,6 @@ and its rules as programs over the operands. Next on the walk: `custom.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, tree
@@ -25,11 +24,12 @@ from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.core.trace import Tracer, trace
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.transforms.rewrite import Mask
 from fnx.tree import PyTreeDef
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Call:
     """A call of a custom function: what is an operand of the equation, and what not.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -28,6 +27,7 @@ from fnx.control.call import spread
 from fnx.core.program import Program, Var
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask
 from fnx.transforms.split import linearize_program
@@ -35,7 +35,7 @@ from fnx.transforms.transpose import transpose_program
 from fnx.tree import Partial, PyTreeDef
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LinearMap:
     """The derivative of a function at a point: a linear program over residuals.
 
@@ -101,7 +101,7 @@ class LinearMap:
         return [is_reached for is_reached, inexact in rows if inexact]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Point:
     """A function evaluated at a point, and its derivative there."""
 

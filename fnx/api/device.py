@@ -7,7 +7,6 @@ checks that there are values. Next on the walk: `fnx.numpy`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,11 +14,12 @@ import numpy as np
 from fnx import errors, tree
 from fnx.api.arguments import as_array, leaf_names
 from fnx.core.array import Array
+from fnx.records import record
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Device:
     """A place where arrays live and programs run."""
 

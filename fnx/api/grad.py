@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -27,11 +26,12 @@ from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant
 from fnx.core.types import ArrayType
+from fnx.records import record
 
 Argnums = int | Sequence[int]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chosen:
     """The arguments that a derivative is taken by, apart from the others."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -24,6 +23,7 @@ from fnx.api.static import Nums, read_options
 from fnx.core.array import Array
 from fnx.core.program import Program
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.runtime.executable import executable_for
 from fnx.tree import PyTreeDef
 
@@ -161,7 +161,7 @@ def make_jaxpr(
 # ---------------------------------------------------------------- stages of jit
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Staged:
     """A jitted function traced for one signature: what `jit(f).trace(...)` gives.
 
@@ -189,7 +189,7 @@ class Staged:
         return Lowered(self)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
 
@@ -214,7 +214,7 @@ class Lowered:
         return Compiled(self.staged)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """A function compiled for one signature; called with its dynamic arguments."""
 

@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ from fnx.core.program import Program
 from fnx.core.trace import Tracer, tracing
 from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
+from fnx.records import record
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import Functions
 from fnx.runtime.executable import Executable, executable_for
@@ -68,7 +68,7 @@ class CacheInfo(NamedTuple):
     currsize: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """What one signature came to: the program and what it captured.
 

@@ -10,7 +10,6 @@ Next on the walk: `fnx/cpu/entry/watch.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,14 @@ import numpy as np
 from fnx.core.primitive import primitive
 from fnx.core.program import Atom, Eqn, Literal, Program, Var, params_key
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, wrap
 
 Applied = tuple[Any, Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Call:
     """One primitive, and the places of its operands."""
 
@@ -33,7 +33,7 @@ class _Call:
     operands: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replay:
     """Calls of reference rules, one after the other.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fnx import errors, tree
 from fnx.api.arguments import indices, name_of
+from fnx.records import record
 
 Nums = int | Sequence[int] | None
 Names = str | Sequence[str] | None
@@ -44,7 +44,7 @@ class Divided(NamedTuple):
         return self._replace(statics=bare).joined(self.args, self.kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Options:
     """The static and donated arguments, by number and by name."""
 

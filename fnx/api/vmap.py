@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import errors, tree
@@ -27,13 +26,14 @@ from fnx.core.primitive import MappedAxis
 from fnx.core.trace import evaluate
 from fnx.ops.families import along
 from fnx.ops.shape import permute
+from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.tree import PyTreeDef
 
 Axes = Any  # int | None | a tree of them
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MappedLeaf:
     """A leaf of a call: its name, its value, and the axis that is mapped, if any."""
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from fnx import errors
 from fnx.core.primitive import Pulled
 from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.records import record
 
 # Work to compute a value again, in units of one arithmetic operation.
 _SIMPLE, _DIVISION, _FUNCTION, _REDUCTION = 1, 5, 12, 100
@@ -44,14 +45,14 @@ _NARROW = 8
 _LARGEST = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Group:
     """Values of one shape that one kernel computes."""
 
     outputs: tuple[Var, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fused:
     """The program cut in steps; `views` maps a value to the one whose bytes it has."""
 
@@ -94,7 +95,7 @@ class _Kernel:
 _Node = _Kernel | int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Use:
     """One place where a value is read: equation number and operand position."""
 

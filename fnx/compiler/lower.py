@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes
@@ -21,9 +20,10 @@ from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.expr import Buffer, Expr, linear_offset
 from fnx.kernel.ir import Kernel
+from fnx.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lowered:
     """A kernel and, in the order of its buffers, the values that they hold."""
 

@@ -10,13 +10,13 @@ Receives equations from `trace.py`; every transformation takes and gives a `Prog
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx.core.types import ArrayType, scalar_type
 from fnx.errors import Source
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.core.primitive import Primitive
@@ -61,7 +61,7 @@ class Literal:
 Atom = Var | Literal
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Eqn:
     """One equation: outputs = primitive(inputs, params), with the user's line."""
 

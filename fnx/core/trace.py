@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from fnx.core.array import Array
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
 from fnx.errors import Source, user_source
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.core.primitive import Primitive
@@ -222,7 +222,7 @@ class Builder:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Traced:
     """What a trace gives: the program, and the values of its leading inputs."""
 

@@ -9,10 +9,9 @@ combines the values of the rounds in their order. Next on the walk: `emit.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fnx.kernel.ir import Kernel, Loop, parallel_loops
 from fnx.kernel.vectorize import scheduled_cost
+from fnx.records import record
 
 NANOSECONDS = 0.25
 """About what one unit of the schedule's costs takes: an instruction with its share of
@@ -32,7 +31,7 @@ MOST_PARTIALS = 16_384
 """A shared loop with folds has at most so many rounds: it keeps a value of each."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Share:
     """A loop of so many rounds, to be run in chunks of so many."""
 

@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from fnx.config import config
 from fnx.cpu.llvm import HELPERS, Text
 from fnx.errors import InternalError
 from fnx.locks import fork_safe_lock
+from fnx.records import record
 
 if TYPE_CHECKING:
     from llvmlite.binding.orcjit import LLJIT, ResourceTracker
@@ -74,7 +74,7 @@ def _linker() -> LLJIT:
 _library_numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Code:
     """Object code for this CPU, and the text of the helpers that it calls."""
 

@@ -11,9 +11,9 @@ Next on the walk: `driver.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fnx.cpu.threads import cpus
+from fnx.records import record
 from fnx.runtime.plan import MatmulStep
 
 LEAST = 2**20
@@ -44,7 +44,7 @@ def routine(step: MatmulStep) -> str:
     return _GEMM[step.dtype.name][0]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cut:
     """How the output of one product is cut: blocks of so many rows and columns."""
 

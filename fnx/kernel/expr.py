@@ -8,12 +8,12 @@ Here is what they are; `table.py`, next on the walk, is the only place that make
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fnx import dtypes
 from fnx.dtypes import DType
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.kernel.table import ExprTable
@@ -22,7 +22,7 @@ COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
 """How a fold may combine; all are associative and commutative."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Buffer:
     """One array of a kernel in memory: `size` elements (at least one) of `dtype`.
 

@@ -8,7 +8,7 @@ a backend walks the statements in order and chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -26,16 +26,17 @@ from fnx.kernel.expr import (
     depends_on_data,
     terms_of,
 )
+from fnx.records import record
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Eval:
     """Compute an expression here; what it is made of has been computed before."""
 
     expr: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Store:
     """Write a value into a buffer, where the mask (if any) is true.
 
@@ -50,7 +51,7 @@ class Store:
     mask: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Recall:
     """Know a value again that an earlier loop has stored in a local buffer."""
 
@@ -59,7 +60,7 @@ class Recall:
     offset: IndexExpr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Loop:
     """Run the body for each value of the index.
 
@@ -97,7 +98,7 @@ class Loop:
 Stmt = Eval | Store | Recall | Loop
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Kernel:
     """A loop nest over buffers: each is written or read, in the order of parameters.
 

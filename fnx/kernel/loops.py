@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from fnx import dtypes
@@ -36,6 +35,7 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Store
 from fnx.kernel.table import ExprTable
+from fnx.records import record
 
 
 class Nest:
@@ -111,7 +111,7 @@ def blocked_and_tiled(table: ExprTable, nest: Nest) -> list[Nest]:
 # ---------------------------------------------------------------- replacing loops
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Replacement:
     """What stands for a loop index, and which loops run in place of its loop."""
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx import dtypes
+from fnx.records import record
 
 if TYPE_CHECKING:  # build.py imports math.py, which imports this file
     from fnx.kernel.build import KernelBuilder
@@ -26,7 +26,7 @@ DType = np.dtype[Any]
 Coefficients = Mapping[DType, Sequence[float]]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Format:
     """The layout of a binary floating-point format."""
 

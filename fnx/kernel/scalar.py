@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,13 +24,14 @@ from fnx import dtypes
 from fnx.kernel import math_huge
 from fnx.kernel import scalar_cuda as cuda
 from fnx.kernel import scalar_llvm as llvm
+from fnx.records import record
 
 DType = np.dtype[Any]
 Array = NDArray[Any]
 ResultRule = Callable[[tuple[DType, ...]], DType]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ScalarOp:
     """One row of the table.
 

@@ -10,7 +10,6 @@ raise; traced ones follow `mode` (reads clip, writes drop). Next on the walk:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from fnx.ops.arithmetic import add, select
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.index import dynamic_slice
 from fnx.ops.shape import concatenate, part_of, reshape, reverse, slice_
+from fnx.records import record
 from fnx.runtime.array import from_numpy
 
 MODES = {
@@ -36,7 +36,7 @@ MODES = {
 """JAX's names of the modes, and the primitives' names."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArrayPart:
     """The integer arrays of an index, broadcast to one shape.
 
@@ -52,7 +52,7 @@ class ArrayPart:
     known: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Indexer:
     """An index into an array of a given shape, analysed.
 
@@ -383,7 +383,7 @@ def _integer(item: Any) -> int:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Places:
     """The places along one axis of a mask, and the size of that axis."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors
@@ -34,13 +33,14 @@ from fnx.ops import scatter as scatters
 from fnx.ops.arithmetic import add, mul, neg, select
 from fnx.ops.index import dynamic_slice, dynamic_update_slice
 from fnx.ops.shape import broadcast_in_dim, full, pad, reshape, reverse
+from fnx.records import record
 
 
 def _new(old: Array, update: Array) -> Array:
     return update
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Update:
     """One kind of update: on plain parts, and as a scatter."""
 

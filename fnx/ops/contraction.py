@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from fnx import errors
 from fnx.core.types import ArrayType
+from fnx.records import record
 
 Axes = tuple[int, ...]
 Pair = tuple[Axes, Axes]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Side:
     """The axes of one operand, and where its free axes begin in the output."""
 
@@ -82,7 +82,7 @@ def output_shape(x_shape: Axes, y_shape: Axes, x: Side, y: Side) -> Axes:
 # ---------------------------------------------------------------- layout
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Matrix:
     """How one operand becomes a stack of matrices.
 
@@ -94,7 +94,7 @@ class Matrix:
     transposed: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatmulLayout:
     """A contraction as `batch` products of an [m, k] by a [k, n] matrix."""
 

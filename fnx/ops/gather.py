@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,12 @@ from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.kernel.expr import Const, IndexValue
 from fnx.ops.rearrange import Ints, all_of, fuses, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
+from fnx.records import record
 
 MODES = ("clip", "fill", "promise_in_bounds")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WindowDims:
     """Which axes mean what, in the words of `jax.lax.GatherDimensionNumbers`.
 

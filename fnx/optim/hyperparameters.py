@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fnx import dtypes
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
 from fnx.errors import ArgumentError, OptionError
+from fnx.records import record
 
 Schedule = Callable[[Any], Any]
 """A function from the number of updates made so far (0 at the first) to a number."""
@@ -26,7 +26,7 @@ ScalarOrSchedule = float | Array | Schedule
 """A fixed hyperparameter, or one that changes from step to step."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """The values that an argument may have, in words and as a test."""
 

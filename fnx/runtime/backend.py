@@ -10,16 +10,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.runtime.plan import Output, Plan
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leaf:
     """Stands for an array in the form of a call: a plan's input or output number.
 
@@ -31,7 +32,7 @@ class Leaf:
     kind: str = "array"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Called:
     """Stands for a whole result: what a function gives for the memory of inputs.
 
@@ -42,14 +43,14 @@ class Called:
     inputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Argument:
     """Stands for an object that is passed on: the array that is input `index`."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallForm:
     """One way of calling a jitted function, for a call path in machine code.
 
@@ -67,7 +68,7 @@ class CallForm:
     strong_zero: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Functions:
     """A class of functions whose calls can be made in machine code.
 
@@ -82,7 +83,7 @@ class Functions:
     disabled: ContextVar[bool] | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Member:
     """A method (or property) of arrays: a function that is given the array first."""
 
@@ -91,7 +92,7 @@ class Member:
     is_property: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CallSite:
     """All that can be called in machine code.
 

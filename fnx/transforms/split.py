@@ -9,19 +9,18 @@ Next on the walk: `transpose.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fnx.config import config
 from fnx.core.cache import cached
 from fnx.core.check import checked
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.simplify import simplify
 from fnx.core.types import ArrayType
+from fnx.records import record
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """A program in two parts.
 
@@ -120,7 +119,7 @@ def _needed(
     return tuple(free)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Linearized:
     """A function at a point, to be known: values and residuals, and the linear map.
 

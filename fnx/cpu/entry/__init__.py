@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from fnx.cpu.entry.steps import RUN, STEP_FUNCTIONS
 from fnx.cpu.entry.table import ArenaCell, Result, Runnable, Table, make_table
 from fnx.cpu.entry.walker import imports, walker_text
 from fnx.errors import InternalError
+from fnx.records import record
 from fnx.runtime.backend import CallForm, CallSite, Functions, Leaf, Member
 
 _FASTCALL, _KEYWORDS = 0x80, 0x02  # METH_FASTCALL, METH_KEYWORDS
@@ -227,7 +227,7 @@ def _caller(name: str, functions: Functions) -> Caller:
     return Caller(name, paths, id(functions.slow), disabled)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Type:
     """Stands for an array type in the test at start."""
 

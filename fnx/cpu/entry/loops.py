@@ -12,7 +12,6 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from fnx.cpu.entry.steps import RUN, Operand, words
 from fnx.cpu.entry.table import Result, Runnable
 from fnx.cpu.entry.watch import Found, Watch, align, watch
+from fnx.records import record
 
 # With more work than this (in elements), other Python threads may run meanwhile.
 _LONG_WORK = 50_000
@@ -27,7 +27,7 @@ _LONG_WORK = 50_000
 _MOST_ELEMENTS, _MOST_WORK = 1 << 18, 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loops:
     """What a path runs: the words of its steps, at `data` (0 if there are none)."""
 
@@ -37,7 +37,7 @@ class Loops:
     kept: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Memory:
     """The type of a buffer that no result covers."""
 

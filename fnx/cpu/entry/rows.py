@@ -7,8 +7,9 @@ Next on the walk: `table.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from fnx.records import record
 
 # A row of a table: an operation and its operands.
 ROW_WORDS = 6
@@ -77,7 +78,7 @@ class Build(IntEnum):
     ARGUMENT = 9
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Caller:
     """A class of functions, by addresses."""
 
@@ -87,7 +88,7 @@ class Caller:
     disabled: int | None  # a context variable that is False while calls may be native
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Site:
     """The objects that the code knows by their addresses."""
 

@@ -11,10 +11,11 @@ a new path costs no compile. Receives the steps that `watch.py` saw; next on the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from fnx.records import record
 
 # Where an operand lies that is at a fixed address.
 FIXED = -1
@@ -47,7 +48,7 @@ def conversion(source: np.dtype[Any], target: np.dtype[Any]) -> int | None:
 _HEAD = 5
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """Memory of a call: `offset` bytes into the array number `slot`.
 
@@ -58,7 +59,7 @@ class Operand:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     """One call of a C function: its address, or its name in `STEPS`."""
 

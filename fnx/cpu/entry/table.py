@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.rows import ROW_WORDS, Build, Check, Word
+from fnx.records import record
 from fnx.runtime.backend import Argument, Called, CallForm, Leaf
 
 if TYPE_CHECKING:  # native calls of eager operations need no compiler
@@ -34,7 +34,7 @@ _NUMBERS = {
 _MOST_WORDS = 16_384
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Result:
     """An output: memory of an input or of a buffer from `offset` on, or a literal."""
 
@@ -45,7 +45,7 @@ class Result:
     literal: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runnable:
     """What a table must know of the code that it runs: types, as in a plan."""
 

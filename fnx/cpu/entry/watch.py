@@ -29,6 +29,7 @@ from fnx.cpu.entry.steps import (
     Step,
     conversion,
 )
+from fnx.records import record
 
 Array = np.ndarray[Any, Any]
 
@@ -61,7 +62,7 @@ class _Block:
     start: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found:
     """Where a result lies: `offset` bytes into input or made block `number`."""
 
@@ -71,7 +72,7 @@ class Found:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Call:
     function: int | str
     data: int
