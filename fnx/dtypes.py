@@ -270,6 +270,7 @@ _ABOVE: dict[_Node, tuple[_Node, ...]] = {
 }
 
 
+@functools.cache
 def _upper_bounds(node: _Node) -> frozenset[_Node]:
     above = (_upper_bounds(parent) for parent in _ABOVE[node])
     return frozenset({node}).union(*above)

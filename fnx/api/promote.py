@@ -18,7 +18,6 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -205,15 +204,17 @@ eager.awake = _awake
 # ---------------------------------------------------------------- the form of a call
 
 
-@dataclass(slots=True)
 class _Formed:
     """A call as a tree with leaves, their values and kinds, and a key."""
 
-    args: tuple[Any, ...] = ()
-    names: tuple[str, ...] = ()
-    values: list[Any] = field(default_factory=list)
-    kinds: list[str] = field(default_factory=list)
-    key: Any = None
+    __slots__ = ("args", "key", "kinds", "names", "values")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.args: tuple[Any, ...] = ()
+        self.values: list[Any] = []
+        self.kinds: list[str] = []
+        self.key: Any = None
 
     @property
     def arrays(self) -> list[int]:
@@ -240,7 +241,7 @@ class _Formless(Exception):
 def _formed(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool
 ) -> _Formed | None:
-    formed = _Formed(names=tuple(kwargs))
+    formed = _Formed(tuple(kwargs))
     keys: list[Any] = [formed.names, default_bits(), config.strong_zero]
     try:
         leaves = [_leaf(x, formed, keys, numbers) for x in (*args, *kwargs.values())]

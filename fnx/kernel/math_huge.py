@@ -13,13 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fnx import dtypes
 from fnx.kernel import scalar_cuda, scalar_llvm
 
 DType = np.dtype[Any]
-Array = NDArray[Any]
+Array = np.ndarray[Any, DType]
 
 HUGE = {dtypes.float32: 2.0**17, dtypes.float64: 2.0**40}
 """The smallest huge angle. Below, `math_trig.py`'s three-part reduction is exact

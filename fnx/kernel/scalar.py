@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fnx import dtypes
 from fnx.kernel import math_huge
@@ -27,7 +26,7 @@ from fnx.kernel import scalar_llvm as llvm
 from fnx.records import record
 
 DType = np.dtype[Any]
-Array = NDArray[Any]
+Array = np.ndarray[Any, DType]
 ResultRule = Callable[[tuple[DType, ...]], DType]
 
 
