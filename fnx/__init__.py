@@ -2,8 +2,9 @@
 
 `import fnx` gives the transformations (`grad`, `vmap`, `jit` and the rest), and with
 them `fnx.numpy`, whose functions are also the operators and methods of arrays. The
-other folders (`fnx.lax`, `fnx.nn`, `fnx.random`, …) are loaded when they are first
-used. The walk through the code starts at `fnx/api`.
+other folders (`fnx.lax`, `fnx.nn`, `fnx.random`, …), and those transformations that
+arrays do without, are loaded when they are first used: this is the one place that says
+which. The walk through the code starts at `fnx/api`.
 """
 
 from __future__ import annotations
@@ -11,26 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fnx import cache, errors, numpy, tree, tree_util
-from fnx.api.closures import closure_convert, custom_gradient
-from fnx.api.custom import custom_jvp, custom_vjp
-from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
-from fnx.api.device import (
-    Device,
-    block_until_ready,
-    default_backend,
-    device_count,
-    device_get,
-    device_put,
-    devices,
-    local_device_count,
-    local_devices,
-    process_count,
-    process_index,
-)
-from fnx.api.grad import grad, value_and_grad
+from fnx import cache, errors, numpy, tree
 from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
-from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
 from fnx.api.jit import clear_caches, disable_jit, jit
 from fnx.api.vmap import vmap
 from fnx.config import config
@@ -40,15 +23,47 @@ from fnx.dtypes import default_dtypes, float0
 from fnx.runtime.backend import offer
 
 if TYPE_CHECKING:
-    from fnx import extend, lax, nn, optim, random, testing
+    from fnx import extend, lax, nn, optim, random, testing, tree_util
+    from fnx.api.closures import closure_convert, custom_gradient
+    from fnx.api.custom import custom_jvp, custom_vjp
+    from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
+    from fnx.api.device import (
+        Device,
+        block_until_ready,
+        default_backend,
+        device_count,
+        device_get,
+        device_put,
+        devices,
+        local_device_count,
+        local_devices,
+        process_count,
+        process_index,
+    )
+    from fnx.api.grad import grad, value_and_grad
+    from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
 
 __version__ = "0.1.0"
 
 offer("cpu", "fnx.cpu.backend")
 offer("calls", "fnx.cpu.entry")
 
-# Loaded when they are first used, so that `import fnx` stays fast.
-_LAZY = ("extend", "lax", "nn", "optim", "random", "testing")
+# Computing with arrays needs none of this, so `import fnx` does not wait for it: each
+# of these modules is loaded when it, or one of the names from it, is first used.
+_LAZY_MODULES = ("extend", "lax", "nn", "optim", "random", "testing", "tree_util")
+_LAZY_NAMES = {
+    "fnx.api.closures": "closure_convert custom_gradient",
+    "fnx.api.custom": "custom_jvp custom_vjp",
+    "fnx.api.derivatives": "jvp linear_transpose linearize vjp",
+    "fnx.api.device": """Device block_until_ready default_backend device_count
+        device_get device_put devices local_device_count local_devices process_count
+        process_index""",
+    "fnx.api.grad": "grad value_and_grad",
+    "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
+}
+_MODULE_OF = {
+    name: home for home, names in _LAZY_NAMES.items() for name in names.split()
+}
 
 __all__ = [
     "Array",
@@ -105,10 +120,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
+    if name in _LAZY_MODULES:
         return importlib.import_module(f"fnx.{name}")
-    raise AttributeError(f"module 'fnx' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'fnx' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = found  # so that the next use does not come here
+    return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY_MODULES, *_MODULE_OF})
