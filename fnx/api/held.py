@@ -10,7 +10,6 @@ Next on the walk: `branches.py`, `loops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -26,10 +25,11 @@ from fnx.core.program import Program, Var
 from fnx.core.trace import evaluate, trace
 from fnx.core.types import ArrayType
 from fnx.ops.elementwise import convert
+from fnx.records import record
 from fnx.tree import PyTreeDef
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Operand:
     """A tree of arrays that a function is given, and its name in error texts."""
 
@@ -57,7 +57,7 @@ class Operand:
         return leaf_names([self.name], [self.treedef])
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Held:
     """A traced function: its program takes what it `captured`, then the leaves."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -39,6 +38,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, part_of, reshape
 from fnx.ops.shape import reverse as flip
+from fnx.records import record
 from fnx.tree import PyTreeDef
 
 Types = tuple[ArrayType, ...]
@@ -242,7 +242,7 @@ def _stack(*leaves: Any) -> Any:
 # ---------------------------------------------------------------- a steady carry
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Step:
     """A traced body whose carry has the same types before and after a round.
 

@@ -9,7 +9,6 @@ a loop's primitive; gives the draft of a `LoopStep`. Next on the walk: `pipeline
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fnx.compiler.places import Draft, Place, Value, base_of
@@ -17,12 +16,13 @@ from fnx.compiler.step import Carry, LoopStep, Plan, Rows, Step, Test
 from fnx.core.program import Program
 from fnx.core.types import ArrayType
 from fnx.dtypes import bool_, uint8
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.compiler.plan import PlanBuilder
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked:
     """The program that decides about each round, and its constants."""
 
@@ -30,7 +30,7 @@ class Asked:
     consts: Sequence[Value]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """A loop to be added to a plan; the fields are those of `PlanBuilder.loop`."""
 

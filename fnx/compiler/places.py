@@ -8,12 +8,12 @@ copy of what nobody reads any more takes over its place. Next on the walk: `plan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx.core.types import ArrayType
+from fnx.records import record
 
 if TYPE_CHECKING:
     from fnx.compiler.step import Step
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Place:
     """Where a value's bytes are: input or output number `index`, or an arena offset."""
 
@@ -71,7 +71,7 @@ def base_of(value: Value) -> Value:
     return value.base if isinstance(value, View) else value
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Draft:
     """A step over values: what it reads and writes, and how to make it from places."""
 

@@ -8,7 +8,6 @@ Made by `plan.py`, read by backends. Next on the walk: `places.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
 from fnx.kernel.ir import Kernel
+from fnx.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelStep:
     """Runs a kernel on buffers."""
 
@@ -28,7 +28,7 @@ class KernelStep:
     buffers: tuple[Place, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MatmulStep:
     """`batch` products of row-major matrices: out[m,n] = x[m,k] @ y[k,n].
 
@@ -47,7 +47,7 @@ class MatmulStep:
     transpose_y: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class CopyStep:
     """Copies bytes."""
 
@@ -56,7 +56,7 @@ class CopyStep:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class HostStep:
     """Runs a primitive's `reference` rule in Python; a literal input is its value."""
 
@@ -68,7 +68,7 @@ class HostStep:
     output_types: tuple[ArrayType, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BranchStep:
     """Runs the plan whose number is at `index`, which is moved inside.
 
@@ -82,7 +82,7 @@ class BranchStep:
     scratch: Place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Carry:
     """Where the carry of a loop is: before it, after it, and in every other round.
 
@@ -95,7 +95,7 @@ class Carry:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rows:
     """An array whose rows, of so many bytes, a loop reads or writes one by one."""
 
@@ -103,7 +103,7 @@ class Rows:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Test:
     """What decides whether a loop makes one more round.
 
@@ -115,7 +115,7 @@ class Test:
     answer: Place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopStep:
     """Runs a plan round after round.
 
@@ -142,7 +142,7 @@ class LoopStep:
 Step = KernelStep | MatmulStep | CopyStep | HostStep | BranchStep | LoopStep
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Output:
     """How the caller gets an output: buffer number `index`, an input, or a literal."""
 
@@ -152,7 +152,7 @@ class Output:
     type: ArrayType
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """A program ready for a backend.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from fnx.dtypes import int32
 from fnx.ops.elementwise import clamp, convert, eq
 from fnx.ops.reduce import reduce_or
 from fnx.ops.shape import scalar
+from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
@@ -182,7 +182,7 @@ def _zeros(like: Program) -> Program:
 # ---------------------------------------------------------------- splitting
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Residuals:
     """Where the residuals of one branch are.
 

@@ -8,7 +8,6 @@ Next on the walk: `scan.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fnx import errors
@@ -21,6 +20,7 @@ from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.families import along
 from fnx.ops.shape import permute
+from fnx.records import record
 from fnx.transforms.rewrite import Mask
 
 
@@ -147,7 +147,7 @@ def hoisted_equation(eqn: Eqn, program: Program, consts: Sequence[Any]) -> Eqn:
 # ---------------------------------------------------------------- splitting
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KnownRounds:
     """The known part of a loop, and where the unknown part finds its residuals.
 

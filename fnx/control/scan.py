@@ -9,7 +9,7 @@ has stacked. Receives and gives arrays; next on the walk: `while_loop.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ from fnx.ops.arithmetic import add
 from fnx.ops.elementwise import lt
 from fnx.ops.reduce import reduce_max
 from fnx.ops.shape import broadcast_in_dim, iota
+from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
@@ -62,7 +63,7 @@ from fnx.transforms.split import split_program
 from fnx.transforms.transpose import transpose_program
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shape:
     """How the operands of a scan are divided, and how it runs.
 

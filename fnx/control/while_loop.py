@@ -10,7 +10,7 @@ Receives and gives arrays; next on the walk: `custom.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ from fnx.ops.arithmetic import add
 from fnx.ops.elementwise import convert
 from fnx.ops.parts import and_
 from fnx.ops.reduce import reduce_or
+from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
@@ -66,7 +67,7 @@ _RECORD = 2**32
 _MOST_ROUNDS, _LEAST_ROUNDS = 2**20, 2**12
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Rounds:
     """How the operands of a while loop are divided, and what it records.
 

@@ -13,7 +13,6 @@ import dataclasses
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from fnx.cpu.library import (
 from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import run_address
 from fnx.kernel.ir import Loop, Stmt
+from fnx.records import record
 from fnx.runtime.backend import CallForm
 from fnx.runtime.plan import (
     BranchStep,
@@ -54,7 +54,7 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 _SHORT_ROUNDS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """A plan as machine code for this CPU, without an address of this process.
 

@@ -10,7 +10,6 @@ they hold, of the same kind. Next on the walk: `flow.py`, then `backend.py`.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.flow import print_flow
@@ -19,6 +18,7 @@ from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
+from fnx.records import record
 from fnx.runtime.plan import (
     BranchStep,
     CopyStep,
@@ -37,7 +37,7 @@ HOST = "fnx_host"
 """The symbol of the callback into Python, `i32 (i64 step, ptr pointers)`."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Hosted:
     """What Python does for a plan: a step, or the error that it raises.
 
@@ -49,7 +49,7 @@ class Hosted:
     buffers: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Printed:
     """The module of a plan, what it must be linked with, and its callbacks.
 
