@@ -46,7 +46,9 @@ from fnx.runtime.plan import (
 )
 
 Arrays = Sequence[np.ndarray[Any, Any]]
-_HostCall = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
+_HostCall = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
+)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 # Letting other Python threads run costs a tenth of a microsecond and more; a plan that
@@ -168,44 +170,40 @@ class _NativePlan:
         except IndexError:
             return np.empty(max(self.plan.arena, 1), np.uint8)
 
-    def _serve(self, number: int, address: int) -> int:
+    def _serve(self, number: int, operands: int, call: int) -> int:
         """Runs a host step on the memory of a call; 1 if it raised."""
         try:
-            self._run_host(self.hosts[number], address)
+            _run_host(self.hosts[number], operands)
         except BaseException as error:  # carried through native code to the caller
-            self.failures[address] = error
+            self.failures[call] = error
             return 1
         return 0
 
-    def _run_host(self, hosted: Hosted, address: int) -> None:
-        step = hosted.step
-        if isinstance(step, Exception):
-            raise step.with_traceback(None)
-        inputs = [
-            item.value
-            if isinstance(item, Literal)
-            else _view(hosted, item, type, address)
-            for item, type in zip(step.inputs, step.input_types, strict=True)
-        ]
-        with np.errstate(all="ignore"):
-            results = step.primitive.reference(*inputs, **step.params)
-        many = results if step.primitive.multiple else (results,)
-        for place, type, value in zip(
-            step.outputs, step.output_types, many, strict=True
-        ):
-            _view(hosted, place, type, address)[...] = value
+
+def _run_host(step: Hosted, operands: int) -> None:
+    """Runs a step on the addresses of its inputs and outputs."""
+    if isinstance(step, Exception):
+        raise step.with_traceback(None)
+    stored = [item for item in step.inputs if isinstance(item, Place)]
+    addresses = iter(
+        (ctypes.c_void_p * (len(stored) + len(step.outputs))).from_address(operands)
+    )
+    rows = zip(step.inputs, step.input_types, strict=True)
+    inputs = [
+        item.value if isinstance(item, Literal) else _view(next(addresses), type)
+        for item, type in rows
+    ]
+    with np.errstate(all="ignore"):
+        results = step.primitive.reference(*inputs, **step.params)
+    many = results if step.primitive.multiple else (results,)
+    for type, value in zip(step.output_types, many, strict=True):
+        _view(next(addresses), type)[...] = value
 
 
-def _view(hosted: Hosted, place: Place, type: Any, address: int) -> Any:
-    """A value of a plan as an array on its memory."""
-    slots = {"input": 0, "output": hosted.inputs}
-    arena = hosted.inputs + hosted.buffers
-    slot = arena if place.role == "arena" else slots[place.role] + place.index
-    offset = place.index if place.role == "arena" else 0
-    pointers = ctypes.cast(address, ctypes.POINTER(ctypes.c_void_p))
-    start = (pointers[slot] or 0) + offset
+def _view(address: int | None, type: Any) -> Any:
+    """A value as an array on its memory."""
     nbytes = type.size * type.dtype.itemsize
-    memory = (ctypes.c_uint8 * nbytes).from_address(start)
+    memory = (ctypes.c_uint8 * nbytes).from_address(address or 0)
     return np.frombuffer(memory, type.dtype).reshape(type.shape)
 
 

@@ -3,13 +3,14 @@
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
 `emit.py` prints, matrix products are calls of BLAS, host steps call back into Python
-and end the run when that fails. Branches and loops call functions of the plans that
-they hold, of the same kind. Next on the walk: `flow.py`, then `backend.py`.
+and end the run when that fails. The plans that branches and loops hold are printed in
+their place. Next on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.flow import print_flow
@@ -34,19 +35,15 @@ from fnx.runtime.plan import (
 )
 
 HOST = "fnx_host"
-"""The symbol of the callback into Python, `i32 (i64 step, ptr pointers)`."""
+"""The symbol of the callback into Python, `i32 (i64 step, ptr operands, ptr pointers)`.
+
+The operands are addresses of the step's inputs and outputs, the pointers those that the
+plan was called with, which tell this call from others.
+"""
 
 
-@record
-class Hosted:
-    """What Python does for a plan: a step, or the error that it raises.
-
-    `inputs` and `buffers` are how many the plan has: they tell where its pointers are.
-    """
-
-    step: HostStep | Exception
-    inputs: int
-    buffers: int
+BASE = Place("base", 0)
+"""The start of a plan's arena."""
 
 
 @record
@@ -62,167 +59,68 @@ class Printed:
     hosts: list[Hosted]
 
 
+Hosted = HostStep | Exception
+"""What Python does for a plan: a step, or an error that it raises."""
+
+
 def print_plan(plan: Plan) -> Printed:
     """The module of a plan."""
-    shared = _Shared()
-    shared.module.define(Driver(plan, shared).function("run", "define"))
-    return Printed(shared.module, shared.symbols, shared.hosts)
+    function = Function()
+    Driver(plan, function, {}).run()
+    function.restore_threads()
+    function.module.define(function.text())
+    return Printed(function.module, function.symbols, function.hosts)
 
 
-class _Shared:
-    """What the drivers of a plan and of the plans that it holds have in common."""
+class Function:
+    """The function of a plan while it is printed, with the plans that it holds."""
 
     def __init__(self) -> None:
         self.module = Module()
         self.symbols: set[str] = set()
         self.hosts: list[Hosted] = []
         self.products: dict[MatmulStep, str] = {}
-        self.functions = 0
-
-
-class Driver:
-    """Prints the function of one plan."""
-
-    def __init__(self, plan: Plan, shared: _Shared, in_blas: bool = False) -> None:
-        self.plan = plan
-        self.shared = shared
-        self.module = shared.module
         self.allocated: list[str] = []
         self.lines: list[str] = []
-        self.pointers: dict[Place, str] = {}
-        self.labels = 0
-        self.operands = False  # whether there is memory for those of a product
-        # Whether BLAS is told to use one thread, and whether it was from the start.
-        self.in_blas = self.was_in_blas = in_blas
+        self.numbers = 0
+        self.operands: str | None = None  # memory for those of a product
+        self.in_blas = False  # whether BLAS is told to use one thread
 
-    def function(self, name: str, define: str = "define internal") -> str:
-        """The whole function, once all steps are printed."""
-        for step in self.plan.steps:
-            self.step(step)
-        if self.was_in_blas:
-            self.one_blas_thread()
-        else:
-            self.restore_threads()
+    def text(self) -> str:
+        """The whole function."""
         body = "\n".join(f"  {line}" for line in (*self.allocated, *self.lines))
         return (
-            f"\n{define} i32 @{name}(ptr %pointers) {{\nentry:\n{body}\n"
+            f"\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
             "  ret i32 0\nfailed:\n  ret i32 1\n}"
         )
 
-    def held(self, plan: Plan) -> str:
-        """The name of the function of a plan that a step holds."""
-        name = f"plan{self.shared.functions}"
-        self.shared.functions += 1
-        driver = Driver(plan, self.shared, self.in_blas)
-        self.module.define(driver.function(name))
-        return name
-
-    def step(self, step: Step) -> None:
-        """Prints one step."""
-        match step:
-            case KernelStep(kernel, buffers):
-                pointers = [self.pointer(place) for place in buffers]
-                self.lines.append(call_text(self.kernel(kernel), pointers))
-            case MatmulStep():
-                self.matmul(step)
-            case CopyStep(out, source, nbytes):
-                self.copy(out, source, nbytes)
-            case HostStep():
-                self.host(step)
-            case BranchStep() | LoopStep():
-                steps = [s for plan in held_plans(step) for s in all_steps(plan)]
-                if any(isinstance(s, MatmulStep) for s in steps):
-                    self.one_blas_thread()
-                print_flow(self, step)
-
-    def kernel(self, kernel: Kernel) -> str:
-        """The function of a kernel, which threads share where that pays."""
-        shared = shares(kernel) if has_pool() else {}
-        if shared:
-            self.shared.symbols.add(RUN)
-        return self.module.add(kernel, shared)
-
-    def external(self, name: str, result: str, parameters: str) -> str:
-        """The name of a function that the module is linked with."""
-        self.shared.symbols.add(name)
-        self.module.declare(name, f"declare {result} @{name}({parameters})")
-        return f"@{name}"
+    def number(self) -> int:
+        """A new number, for a label or a register."""
+        self.numbers += 1
+        return self.numbers
 
     def label(self, what: str) -> str:
         """A new label."""
-        self.labels += 1
-        return f"{what}{self.labels}"
+        return f"{what}{self.number()}"
 
     def array(self, count: int) -> str:
         """Memory for so many pointers, on the stack."""
-        name = f"%array{len(self.allocated)}"
+        name = f"%array{self.number()}"
         self.allocated.append(f"{name} = alloca [{max(count, 1)} x ptr]")
         return name
 
     def put(self, array: str, number: int, pointer: str) -> None:
         """Stores a pointer in such memory."""
-        address = f"%put{self.label('')}"
+        address = f"%put{self.number()}"
         self.lines += [
             f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
             f"store ptr {pointer}, ptr {address}",
         ]
 
-    def pointer(self, place: Place) -> str:
-        """The SSA name of a place's address, loaded once, at its first use."""
-        found = self.pointers.get(place)
-        if found is None:
-            found = self.pointers[place] = f"%p{len(self.pointers)}"
-            if place.role == "arena":
-                arena = self.pointer(Place("base", 0))
-                self.lines.append(
-                    f"{found} = getelementptr i8, ptr {arena}, i64 {place.index}"
-                )
-            else:
-                self.lines += _loaded(found, self.slot(place))
-        return found
-
-    def slot(self, place: Place) -> int:
-        """The position of a place's address among the pointers."""
-        inputs, buffers = len(self.plan.inputs), len(self.plan.buffers)
-        first = {"input": 0, "output": inputs, "base": inputs + buffers}
-        return first[place.role] + place.index
-
-    def matmul(self, step: MatmulStep) -> None:
-        """The pieces of matrix products, which threads share where there are many."""
-        if not (step.batch and step.m and step.n):
-            return
-        self.one_blas_thread()
-        if not self.operands:
-            self.operands = True
-            self.allocated.append("%operands = alloca [3 x ptr]")
-        for number, place in enumerate((step.out, step.x, step.y)):
-            self.put("%operands", number, self.pointer(place))
-        name = self.product(step)
-        rounds, chunk = rounds_and_chunk(step)
-        if chunk < rounds and has_pool() and has_set_threads():
-            self.external(RUN, "void", "ptr, ptr, i64, i64")
-            call = f"@{RUN}(ptr @{name}, ptr %operands, i64 {rounds}, i64 {chunk})"
-        else:
-            call = f"@{name}(ptr %operands, i64 0, i64 {rounds})"
-        self.lines.append(f"call void {call}")
-
-    def product(self, step: MatmulStep) -> str:
-        """The function of a product; equal products share one."""
-        key = dataclasses.replace(step, out=_ANY, x=_ANY, y=_ANY)
-        products = self.shared.products
-        name = products.get(key)
-        if name is None:
-            name = products[key] = f"product{len(products)}"
-            self.external(routine(step), "void", ", ".join(["ptr"] * 13))
-            self.module.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
-            self.module.define(product_text(step, name, self.constant))
-        return name
-
-    def constant(self, type_: str, value: str) -> str:
-        """The name of a constant in memory: Fortran takes everything by address."""
-        name = "c_" + "".join(c if c.isalnum() else "_" for c in f"{type_}_{value}")
-        text = f"@{name} = private constant {type_} {value}"
-        self.module.declare(name, text)
+    def external(self, name: str, result: str, parameters: str) -> str:
+        """The name of a function that the module is linked with."""
+        self.symbols.add(name)
+        self.module.declare(name, f"declare {result} @{name}({parameters})")
         return f"@{name}"
 
     def one_blas_thread(self) -> None:
@@ -237,35 +135,154 @@ class Driver:
             self.lines.append(f"call void {self.external(BLAS_END, 'void', '')}()")
         self.in_blas = False
 
-    def copy(self, out: Place, source: Place, nbytes: int) -> None:
-        """Copies bytes."""
-        if out == source or not nbytes:
-            return
-        memcpy = "llvm.memcpy.p0.p0.i64"
-        self.module.declare(memcpy, f"declare void @{memcpy}(ptr, ptr, i64, i1)")
-        target, origin = self.pointer(out), self.pointer(source)
-        self.lines.append(
-            f"call void @{memcpy}(ptr {target}, ptr {origin}, i64 {nbytes}, i1 false)"
-        )
-
-    def host(self, step: HostStep | Exception) -> None:
+    def host(self, step: Hosted, operands: Sequence[str]) -> None:
         """Calls back into Python, and leaves if that failed."""
         self.restore_threads()
-        callee = self.external(HOST, "i32", "i64, ptr")
-        number = len(self.shared.hosts)
-        inputs, buffers = len(self.plan.inputs), len(self.plan.buffers)
-        self.shared.hosts.append(Hosted(step, inputs, buffers))
-        self.checked_call(f"{callee}(i64 {number}, ptr %pointers)")
-
-    def checked_call(self, call: str) -> None:
-        """Calls what gives 0, and leaves if it gives something else."""
-        result, after = f"%r{self.label('')}", self.label("after")
+        array = self.array(len(operands))
+        for number, pointer in enumerate(operands):
+            self.put(array, number, pointer)
+        callee = self.external(HOST, "i32", "i64, ptr, ptr")
+        number = len(self.hosts)
+        self.hosts.append(step)
+        result, after = f"%host{self.number()}", self.label("after")
         self.lines += [
-            f"{result} = call i32 {call}",
+            f"{result} = call i32 {callee}(i64 {number}, ptr {array}, ptr %pointers)",
             f"{result}.bad = icmp ne i32 {result}, 0",
             f"br i1 {result}.bad, label %failed, label %{after}",
             f"{after}:",
         ]
+
+    def copy(self, target: str, source: str, nbytes: int) -> None:
+        """Copies so many bytes from one address to another."""
+        memcpy = "llvm.memcpy.p0.p0.i64"
+        self.module.declare(memcpy, f"declare void @{memcpy}(ptr, ptr, i64, i1)")
+        self.lines.append(
+            f"call void @{memcpy}(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)"
+        )
+
+
+class Driver:
+    """Prints the steps of one plan into a function.
+
+    `pointers` are registers with the addresses of its inputs, outputs and arena; those
+    of a plan that no other one holds are loaded from what the function is called with.
+    """
+
+    def __init__(
+        self, plan: Plan, function: Function, pointers: dict[Place, str]
+    ) -> None:
+        self.plan = plan
+        self.function = function
+        self.pointers = pointers
+
+    def run(self) -> None:
+        """Prints all steps."""
+        for step in self.plan.steps:
+            self.step(step)
+
+    def step(self, step: Step) -> None:
+        """Prints one step."""
+        match step:
+            case KernelStep(kernel, buffers):
+                pointers = [self.pointer(place) for place in buffers]
+                call = call_text(self.kernel(kernel), pointers)
+                self.function.lines.append(call)
+            case MatmulStep():
+                self.matmul(step)
+            case CopyStep(out, source, nbytes):
+                if out != source and nbytes:
+                    ends = self.pointer(out), self.pointer(source)
+                    self.function.copy(*ends, nbytes)
+            case HostStep(inputs=inputs, outputs=outputs):
+                places = [x for x in inputs if isinstance(x, Place)]
+                operands = [self.pointer(place) for place in (*places, *outputs)]
+                self.function.host(step, operands)
+            case BranchStep() | LoopStep():
+                self.flow(step)
+
+    def flow(self, step: BranchStep | LoopStep) -> None:
+        """A branch or a loop; BLAS is told once what its products need."""
+        held = [s for plan in held_plans(step) for s in all_steps(plan)]
+        if any(isinstance(s, MatmulStep) for s in held):
+            self.function.one_blas_thread()
+        print_flow(self, step)
+
+    def held(self, plan: Plan, pointers: dict[Place, str]) -> None:
+        """Prints a held plan; BLAS uses as many threads after it as before it."""
+        before = self.function.in_blas
+        Driver(plan, self.function, pointers).run()
+        if before:
+            self.function.one_blas_thread()
+        else:
+            self.function.restore_threads()
+
+    def kernel(self, kernel: Kernel) -> str:
+        """The function of a kernel, which threads share where that pays."""
+        shared = shares(kernel) if has_pool() else {}
+        if shared:
+            self.function.symbols.add(RUN)
+        return self.function.module.add(kernel, shared)
+
+    def pointer(self, place: Place) -> str:
+        """The SSA name of a place's address, loaded once, at its first use."""
+        found = self.pointers.get(place)
+        if found is None:
+            number = self.function.number()
+            found = self.pointers[place] = f"%p{number}"
+            if place.role == "arena":
+                arena = self.pointer(BASE)
+                self.function.lines.append(
+                    f"{found} = getelementptr i8, ptr {arena}, i64 {place.index}"
+                )
+            else:
+                self.function.lines += _loaded(found, self.slot(place))
+        return found
+
+    def slot(self, place: Place) -> int:
+        """The position of a place's address among the pointers."""
+        inputs, buffers = len(self.plan.inputs), len(self.plan.buffers)
+        first = {"input": 0, "output": inputs, "base": inputs + buffers}
+        return first[place.role] + place.index
+
+    def matmul(self, step: MatmulStep) -> None:
+        """The pieces of matrix products, which threads share where there are many."""
+        if not (step.batch and step.m and step.n):
+            return
+        function = self.function
+        function.one_blas_thread()
+        if function.operands is None:
+            function.operands = function.array(3)
+        operands = function.operands
+        for number, place in enumerate((step.out, step.x, step.y)):
+            function.put(operands, number, self.pointer(place))
+        name = self.product(step)
+        rounds, chunk = rounds_and_chunk(step)
+        if chunk < rounds and has_pool() and has_set_threads():
+            function.external(RUN, "void", "ptr, ptr, i64, i64")
+            call = f"@{RUN}(ptr @{name}, ptr {operands}, i64 {rounds}, i64 {chunk})"
+        else:
+            call = f"@{name}(ptr {operands}, i64 0, i64 {rounds})"
+        function.lines.append(f"call void {call}")
+
+    def product(self, step: MatmulStep) -> str:
+        """The function of a product; equal products share one."""
+        key = dataclasses.replace(step, out=_ANY, x=_ANY, y=_ANY)
+        function, products = self.function, self.function.products
+        name = products.get(key)
+        if name is None:
+            name = products[key] = f"product{len(products)}"
+            function.external(routine(step), "void", ", ".join(["ptr"] * 13))
+            umin = "declare i64 @llvm.umin.i64(i64, i64)"
+            function.module.declare("llvm.umin.i64", umin)
+            function.module.define(product_text(step, name, self.constant))
+        return name
+
+    def constant(self, type_: str, value: str) -> str:
+        """The name of a constant in memory: Fortran takes everything by address."""
+        name = "c_" + "".join(c if c.isalnum() else "_" for c in f"{type_}_{value}")
+        text = f"@{name} = private constant {type_} {value}"
+        self.function.module.declare(name, text)
+        return f"@{name}"
 
 
 _ANY = Place("any", 0)

@@ -1,9 +1,10 @@
-"""Branches and loops: calls of the functions of other plans, from a plan's driver.
+"""Branches and loops: basic blocks around the steps of the plans that they hold.
 
-Receives a `BranchStep` or a `LoopStep`, and the driver that prints the plan's function;
-appends basic blocks to it. A held plan's function takes an array of pointers, as the
-plan's own does; a loop writes into it what differs from round to round: where the carry
-is, and where the rows are. Next on the walk: `backend.py`.
+Receives a `BranchStep` or a `LoopStep`, and the driver that prints the plan which has
+it; appends blocks to the same function. A loop tells the plan of a round where its
+operands are: what differs from round to round is in registers (where the carry is read
+and where the next one goes, where the rows are), so that a round of a small loop is
+hardly more than its kernels. Next on the walk: `backend.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fnx.runtime.plan import BranchStep, Carry, LoopStep, Output, Plan, Rows
+from fnx.runtime.plan import BranchStep, Carry, LoopStep, Output, Place, Plan, Rows
 
 if TYPE_CHECKING:
     from fnx.cpu.driver import Driver
+
+SMALL = 64
+"""A carry of at most so many bytes is copied back after a round: its two places need
+no registers then, which a loop with many carries has not."""
+
+_BASE = Place("base", 0)
 
 
 def print_flow(driver: Driver, step: BranchStep | LoopStep) -> None:
@@ -26,46 +33,46 @@ def print_flow(driver: Driver, step: BranchStep | LoopStep) -> None:
 
 
 def _branch(driver: Driver, step: BranchStep) -> None:
-    inputs, count = len(step.inputs), len(step.branches)
-    args = driver.array(inputs + len(step.outputs) + 1)
-    for number, place in enumerate(step.inputs):
-        driver.put(args, number, driver.pointer(place))
+    function, count = driver.function, len(step.branches)
+    inputs = [driver.pointer(place) for place in step.inputs]
     outputs = [driver.pointer(place) for place in step.outputs]
-    scratch = driver.pointer(step.scratch)
-    index = f"%index{driver.label('')}"
-    done, labels = driver.label("done"), [driver.label("branch") for _ in range(count)]
-    clamp = "i32 @llvm.{}.i32(i32 {}, i32 {})"
+    scratch, source = driver.pointer(step.scratch), driver.pointer(step.index)
+    index = f"%index{function.number()}"
+    done, labels = (
+        function.label("done"),
+        [function.label("branch") for _ in range(count)],
+    )
     for name in ("smax", "smin"):
-        driver.module.declare(
-            f"llvm.{name}.i32", f"declare i32 @llvm.{name}.i32(i32, i32)"
-        )
+        declared = f"declare i32 @llvm.{name}.i32(i32, i32)"
+        function.module.declare(f"llvm.{name}.i32", declared)
     cases = " ".join(f"i32 {n}, label %{label}" for n, label in enumerate(labels))
-    driver.lines += [
-        f"{index} = load i32, ptr {driver.pointer(step.index)}",
-        f"{index}.low = call {clamp.format('smax', index, 0)}",
-        f"{index}.in = call {clamp.format('smin', f'{index}.low', count - 1)}",
+    function.lines += [
+        f"{index} = load i32, ptr {source}",
+        f"{index}.low = call i32 @llvm.smax.i32(i32 {index}, i32 0)",
+        f"{index}.in = call i32 @llvm.smin.i32(i32 {index}.low, i32 {count - 1})",
         f"switch i32 {index}.in, label %{labels[0]} [{cases}]",
     ]
     for plan, label in zip(step.branches, labels, strict=True):
-        driver.lines.append(f"{label}:")
-        _put_outputs(driver, args, plan, plan.outputs, outputs)
-        driver.put(args, inputs + len(plan.buffers), scratch)
-        driver.checked_call(f"@{driver.held(plan)}(ptr {args})")
-        driver.lines.append(f"br label %{done}")
-    driver.lines.append(f"{done}:")
+        function.lines.append(f"{label}:")
+        driver.held(plan, _pointers(plan, inputs, plan.outputs, outputs, scratch))
+        function.lines.append(f"br label %{done}")
+    function.lines.append(f"{done}:")
 
 
-def _put_outputs(
-    driver: Driver,
-    args: str,
+def _pointers(
     plan: Plan,
+    inputs: Sequence[str],
     outputs: Sequence[Output],
-    pointers: Sequence[str],
-) -> None:
-    """Where a held plan writes these of its outputs, unless in an input's place."""
-    for output, pointer in zip(outputs, pointers, strict=True):
+    targets: Sequence[str],
+    scratch: str,
+) -> dict[Place, str]:
+    """Where a held plan finds its operands; an output in an input's place is there."""
+    pointers = {Place("input", n): pointer for n, pointer in enumerate(inputs)}
+    for output, pointer in zip(outputs, targets, strict=True):
         if output.role == "buffer":
-            driver.put(args, len(plan.inputs) + output.index, pointer)
+            pointers[Place("output", output.index)] = pointer
+    pointers[_BASE] = scratch
+    return pointers
 
 
 class _Loop:
@@ -76,9 +83,44 @@ class _Loop:
 
     def __init__(self, driver: Driver, step: LoopStep) -> None:
         self.driver = driver
+        self.function = driver.function
         self.step = step
-        self.name = driver.label("loop")
-        self.moving = [n for n, slot in enumerate(step.carry) if slot.spare is not None]
+        self.name = self.function.label("loop")
+        # Loaded here, so that all blocks of the loop can use them.
+        self.consts = [driver.pointer(place) for place in step.consts]
+        self.starts = [driver.pointer(slot.start) for slot in step.carry]
+        self.ends = [driver.pointer(slot.end) for slot in step.carry]
+        self.spares = [
+            "" if slot.spare is None else driver.pointer(slot.spare)
+            for slot in step.carry
+        ]
+        self.stacks = [driver.pointer(rows.place) for rows in step.rows]
+        self.results = [driver.pointer(rows.place) for rows in step.results]
+        self.scratch = driver.pointer(step.scratch)
+
+    def run(self) -> None:
+        """The blocks of the loop: enter, head, round, next, leave."""
+        name, step = self.name, self.step
+        limit = self.limit()
+        tests = [] if step.test is None else list(step.test.consts)
+        asked = [self.driver.pointer(place) for place in tests]
+        answer = "" if step.test is None else self.driver.pointer(step.test.answer)
+        counter = "" if step.counter is None else self.driver.pointer(step.counter)
+        self.begin()
+        self.write(f"br label %{name}.enter", f"{name}.enter:")
+        self.write(f"br label %{name}.head", f"{name}.head:")
+        self.phis()
+        if step.test is None:
+            self.count(limit)
+        else:
+            inputs = [*asked, *[self.here(n) for n in range(len(step.carry))]]
+            self.ask(step.test.plan, inputs, answer, limit)
+        self.write(f"{name}.round:")
+        self.round(limit)
+        self.write(f"br label %{name}.next", f"{name}.next:")
+        self.advance()
+        self.write(f"br label %{name}.head", f"{name}.leave:")
+        self.finish(counter)
 
     def register(self, what: object) -> str:
         """The name of a register of this loop."""
@@ -86,210 +128,173 @@ class _Loop:
 
     def write(self, *lines: str) -> None:
         """Appends instructions."""
-        self.driver.lines += lines
+        self.function.lines += lines
 
-    def run(self) -> None:
-        """The blocks of the loop: enter, head, round, next, leave."""
-        driver, step, name = self.driver, self.step, self.name
-        body = driver.held(step.body)
-        args = self.arguments(step.body)
-        test = None if step.test is None else self.arguments(step.test.plan)
-        self.fixed(args, test)
-        limit = self.limit()
-        self.write(f"br label %{name}.enter", f"{name}.enter:")
-        self.write(f"br label %{name}.head", f"{name}.head:")
-        self.phis()
-        self.decide(limit, test)
-        self.write(f"{name}.round:")
-        self.put_round(args)
-        driver.checked_call(f"@{body}(ptr {args})")
-        self.write(f"br label %{name}.next", f"{name}.next:")
-        self.advance()
-        self.write(f"br label %{name}.head", f"{name}.leave:")
-        self.finish()
+    # -- where the carry is
 
-    def arguments(self, plan: Plan) -> str:
-        """The array of pointers of a held plan, with that of its arena."""
-        args = self.driver.array(len(plan.inputs) + len(plan.buffers) + 1)
-        scratch = self.driver.pointer(self.step.scratch)
-        self.driver.put(args, len(plan.inputs) + len(plan.buffers), scratch)
-        return args
+    def moves(self, slot: Carry) -> bool:
+        """Whether the two places of a carry are exchanged after every round."""
+        return slot.spare is not None and slot.nbytes > SMALL
 
-    def fixed(self, args: str, test: str | None) -> None:
-        """Pointers that are the same in every round."""
-        driver, step = self.driver, self.step
-        for number, place in enumerate(step.consts):
-            driver.put(args, number, driver.pointer(place))
-        for number, slot in enumerate(step.carry):
-            if slot.spare is None:
-                end = driver.pointer(slot.end)
-                driver.put(args, len(step.consts) + number, end)
-                if test is not None and step.test is not None:
-                    driver.put(test, len(step.test.consts) + number, end)
-            else:
-                # Loaded here, so that the blocks of the loop can use them.
-                driver.pointer(slot.start)
-                driver.pointer(slot.spare)
-                driver.pointer(slot.end)
-        for rows in (*step.rows, *step.results):
-            driver.pointer(rows.place)
-        if test is not None and step.test is not None:
-            for number, place in enumerate(step.test.consts):
-                driver.put(test, number, driver.pointer(place))
-            answer = driver.pointer(step.test.answer)
-            _put_outputs(driver, test, step.test.plan, step.test.plan.outputs, [answer])
-        if step.counter is not None:
-            driver.pointer(step.counter)
+    def here(self, number: int) -> str:
+        """Where a round finds a carry."""
+        moves = self.moves(self.step.carry[number])
+        return self.register(f"here{number}") if moves else self.ends[number]
 
-    def limit(self) -> str | None:
-        """How many rounds there are, as an operand; `None` if only a test decides."""
-        step = self.step
-        if step.count is None:
-            return None if step.length is None else str(step.length)
-        count, high = self.register("count"), self.register("limit")
-        driver = self.driver
-        for name in ("smax", "smin"):
-            declared = f"declare i64 @llvm.{name}.i64(i64, i64)"
-            driver.module.declare(f"llvm.{name}.i64", declared)
-        self.write(
-            f"{count} = load i32, ptr {driver.pointer(step.count)}",
-            f"{count}.wide = sext i32 {count} to i64",
-            f"{count}.low = call i64 @llvm.smax.i64(i64 {count}.wide, i64 0)",
-            f"{high} = call i64 @llvm.smin.i64(i64 {count}.low, i64 {step.length})",
-        )
-        return high
+    def there(self, number: int) -> str:
+        """Where a round puts the next one."""
+        moves = self.moves(self.step.carry[number])
+        return self.register(f"there{number}") if moves else self.spares[number]
+
+    def begin(self) -> None:
+        """Brings small carries to their places."""
+        for number, slot in enumerate(self.step.carry):
+            if slot.spare is not None and not self.moves(slot):
+                self.function.copy(self.ends[number], self.starts[number], slot.nbytes)
 
     def phis(self) -> None:
         """The round, and for each carry where it is and where the next one goes."""
         i = self.register("i")
         enter, next_ = f"%{self.name}.enter", f"%{self.name}.next"
         self.write(f"{i} = phi i64 [ 0, {enter} ], [ {i}.next, {next_} ]")
-        for number in self.moving:
-            slot = self.step.carry[number]
-            here, there = (
-                self.register(f"here{number}"),
-                self.register(f"there{number}"),
-            )
-            start = self.driver.pointer(slot.start)
-            first = self.driver.pointer(slot.end)
-            self.write(
-                f"{here} = phi ptr [ {start}, {enter} ], [ {there}, {next_} ]",
-                f"{there} = phi ptr [ {first}, {enter} ], [ {there}.next, {next_} ]",
-            )
-
-    def decide(self, limit: str | None, test: str | None) -> None:
-        """Goes on to a round, or leaves."""
-        driver, step, name = self.driver, self.step, self.name
-        if test is None or step.test is None:
-            more = self.register("more")
-            self.write(
-                f"{more} = icmp slt i64 {self.register('i')}, {limit}",
-                f"br i1 {more}, label %{name}.round, label %{name}.leave",
-            )
-            return
-        for number in self.moving:
-            driver.put(
-                test, len(step.test.consts) + number, self.register(f"here{number}")
-            )
-        driver.checked_call(f"@{driver.held(step.test.plan)}(ptr {test})")
-        answer = self.register("answer")
-        target = f"{name}.room" if limit is not None else f"{name}.round"
-        self.write(
-            f"{answer} = load i8, ptr {driver.pointer(step.test.answer)}",
-            f"{answer}.more = icmp ne i8 {answer}, 0",
-            f"br i1 {answer}.more, label %{target}, label %{name}.leave",
-        )
-        if limit is not None:
-            fits = self.register("fits")
-            self.write(
-                f"{name}.room:",
-                f"{fits} = icmp slt i64 {self.register('i')}, {limit}",
-                f"br i1 {fits}, label %{name}.round, label %{name}.full",
-                f"{name}.full:",
-            )
-            assert step.full is not None
-            in_blas = driver.in_blas
-            driver.host(step.full)
-            driver.in_blas = in_blas  # that block is never left
-            self.write(f"br label %{name}.round")
-
-    def put_round(self, args: str) -> None:
-        """Pointers that differ from round to round."""
-        driver, step = self.driver, self.step
-        first, body = len(step.consts), step.body
-        for number in self.moving:
-            driver.put(args, first + number, self.register(f"here{number}"))
-        there = [self.register(f"there{number}") for number in self.moving]
-        outputs = [body.outputs[number] for number in self.moving]
-        _put_outputs(driver, args, body, outputs, there)
-        row = self.register("i")
-        if step.reverse:
-            row = self.register("row")
-            last = self.register("last")
-            self.write(
-                f"{last} = sub i64 {self.limit_name()}, 1",
-                f"{row} = sub i64 {last}, {self.register('i')}",
-            )
-        for number, rows in enumerate(step.rows):
-            at = self.row(f"in{number}", rows, row)
-            driver.put(args, first + len(step.carry) + number, at)
-        results = [
-            self.row(f"out{n}", rows, row) for n, rows in enumerate(step.results)
-        ]
-        _put_outputs(driver, args, body, body.outputs[len(step.carry) :], results)
-
-    def limit_name(self) -> str:
-        """The operand that `limit` gave."""
-        return (
-            str(self.step.length) if self.step.count is None else self.register("limit")
-        )
-
-    def row(self, what: str, rows: Rows, number: str) -> str:
-        """The address of a row."""
-        at, start = self.register(what), self.driver.pointer(rows.place)
-        self.write(
-            f"{at}.bytes = mul i64 {number}, {rows.nbytes}",
-            f"{at} = getelementptr i8, ptr {start}, i64 {at}.bytes",
-        )
-        return at
+        for number, slot in enumerate(self.step.carry):
+            if self.moves(slot):
+                here, there = self.here(number), self.there(number)
+                first, second = self.starts[number], self.ends[number]
+                self.write(
+                    f"{here} = phi ptr [ {first}, {enter} ], [ {there}, {next_} ]",
+                    f"{there} = phi ptr [ {second}, {enter} ], "
+                    f"[ {there}.next, {next_} ]",
+                )
 
     def advance(self) -> None:
         """The next round writes where this one read, but never where the loop began."""
         i = self.register("i")
         self.write(f"{i}.next = add i64 {i}, 1", f"{i}.first = icmp eq i64 {i}, 0")
-        for number in self.moving:
-            slot = self.step.carry[number]
-            assert slot.spare is not None
-            here, there = (
-                self.register(f"here{number}"),
-                self.register(f"there{number}"),
-            )
-            spare = self.driver.pointer(slot.spare)
-            self.write(f"{there}.next = select i1 {i}.first, ptr {spare}, ptr {here}")
+        for number, slot in enumerate(self.step.carry):
+            here, there = self.here(number), self.there(number)
+            if self.moves(slot):
+                spare = self.spares[number]
+                chosen = f"select i1 {i}.first, ptr {spare}, ptr {here}"
+                self.write(f"{there}.next = {chosen}")
+            elif slot.spare is not None:
+                self.function.copy(here, there, slot.nbytes)
 
-    def finish(self) -> None:
+    # -- whether there is one more round
+
+    def limit(self) -> str:
+        """The number of rounds as an operand; empty if only a test decides."""
+        step = self.step
+        if step.count is None:
+            return "" if step.length is None else str(step.length)
+        count, high = self.register("count"), self.register("limit")
+        for name in ("smax", "smin"):
+            declared = f"declare i64 @llvm.{name}.i64(i64, i64)"
+            self.function.module.declare(f"llvm.{name}.i64", declared)
+        self.write(
+            f"{count} = load i32, ptr {self.driver.pointer(step.count)}",
+            f"{count}.wide = sext i32 {count} to i64",
+            f"{count}.low = call i64 @llvm.smax.i64(i64 {count}.wide, i64 0)",
+            f"{high} = call i64 @llvm.smin.i64(i64 {count}.low, i64 {step.length})",
+        )
+        return high
+
+    def count(self, limit: str) -> None:
+        """Goes on to a round while there are some left."""
+        more = self.register("more")
+        self.write(
+            f"{more} = icmp slt i64 {self.register('i')}, {limit}",
+            f"br i1 {more}, label %{self.name}.round, label %{self.name}.leave",
+        )
+
+    def ask(self, test: Plan, inputs: Sequence[str], answer: str, limit: str) -> None:
+        """Goes on to a round if the test says so."""
+        name, result = self.name, self.register("answer")
+        pointers = _pointers(test, inputs, test.outputs, [answer], self.scratch)
+        self.driver.held(test, pointers)
+        target = f"{name}.room" if limit else f"{name}.round"
+        self.write(
+            f"{result} = load i8, ptr {answer}",
+            f"{result}.more = icmp ne i8 {result}, 0",
+            f"br i1 {result}.more, label %{target}, label %{name}.leave",
+        )
+        if limit:
+            self.check_room(limit)
+
+    def check_room(self, limit: str) -> None:
+        """Ends the run with an error where there is no room to record a round."""
+        name, fits = self.name, self.register("fits")
+        self.write(
+            f"{name}.room:",
+            f"{fits} = icmp slt i64 {self.register('i')}, {limit}",
+            f"br i1 {fits}, label %{name}.round, label %{name}.full",
+            f"{name}.full:",
+        )
+        assert self.step.full is not None
+        in_blas = self.function.in_blas
+        self.function.host(self.step.full, [])
+        self.function.in_blas = in_blas  # that block never goes on
+        self.write(f"br label %{name}.round")
+
+    # -- rounds
+
+    def round(self, limit: str) -> None:
+        """The steps of one round."""
+        step, body = self.step, self.step.body
+        row = self.register("i")
+        if step.reverse:
+            row, last = self.register("row"), self.register("last")
+            self.write(
+                f"{last} = sub i64 {limit}, 1",
+                f"{row} = sub i64 {last}, {self.register('i')}",
+            )
+        count = len(step.carry)
+        inputs = [
+            *self.consts,
+            *[self.here(number) for number in range(count)],
+            *self.rows("in", self.stacks, step.rows, row),
+        ]
+        targets = [
+            *[self.there(number) for number in range(count)],
+            *self.rows("out", self.results, step.results, row),
+        ]
+        pointers = _pointers(body, inputs, body.outputs, targets, self.scratch)
+        self.driver.held(body, pointers)
+
+    def rows(
+        self, what: str, stacks: Sequence[str], rows: Sequence[Rows], number: str
+    ) -> list[str]:
+        """The addresses of a row of each stack."""
+        found = []
+        for n, (start, stack) in enumerate(zip(stacks, rows, strict=True)):
+            at = self.register(f"{what}{n}")
+            self.write(
+                f"{at}.bytes = mul i64 {number}, {stack.nbytes}",
+                f"{at} = getelementptr i8, ptr {start}, i64 {at}.bytes",
+            )
+            found.append(at)
+        return found
+
+    def finish(self, counter: str) -> None:
         """Brings the carry to where it is wanted, and tells the number of rounds."""
-        for number in self.moving:
-            self.bring(number, self.step.carry[number])
-        if self.step.counter is not None:
+        for number, slot in enumerate(self.step.carry):
+            if self.moves(slot):
+                self.bring(number, slot)
+        if counter:
             count = self.register("rounds")
             self.write(
                 f"{count} = trunc i64 {self.register('i')} to i32",
-                f"store i32 {count}, ptr {self.driver.pointer(self.step.counter)}",
+                f"store i32 {count}, ptr {counter}",
             )
 
     def bring(self, number: int, slot: Carry) -> None:
         """Copies a carry that the last round left elsewhere."""
-        here, end = self.register(f"here{number}"), self.driver.pointer(slot.end)
-        label, after = self.driver.label("bring"), self.driver.label("brought")
-        memcpy = "llvm.memcpy.p0.p0.i64"
-        declared = f"declare void @{memcpy}(ptr, ptr, i64, i1)"
-        self.driver.module.declare(memcpy, declared)
+        here, end = self.here(number), self.ends[number]
+        label, after = self.function.label("bring"), self.function.label("brought")
         self.write(
             f"{here}.there = icmp eq ptr {here}, {end}",
             f"br i1 {here}.there, label %{after}, label %{label}",
             f"{label}:",
-            f"call void @{memcpy}(ptr {end}, ptr {here}, i64 {slot.nbytes}, i1 false)",
-            f"br label %{after}",
-            f"{after}:",
         )
+        self.function.copy(end, here, slot.nbytes)
+        self.write(f"br label %{after}", f"{after}:")
