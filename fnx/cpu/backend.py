@@ -23,6 +23,7 @@ from fnx.cpu.driver import HOST, Hosted, print_plan
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
+from fnx.cpu.grain import kernel_rounds
 from fnx.cpu.library import (
     BLAS_BEGIN,
     BLAS_END,
@@ -31,7 +32,6 @@ from fnx.cpu.library import (
 )
 from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import run_address
-from fnx.kernel.ir import Loop, Stmt
 from fnx.records import record
 from fnx.runtime.backend import CallForm
 from fnx.runtime.plan import (
@@ -85,7 +85,7 @@ class CpuBackend:
         if config.debug >= 5:
             print(f"--- llvm\n{module.text()}", file=sys.stderr)
         if config.debug >= 6:
-            print(f"--- asm\n{jit.assembly(module.text())}", file=sys.stderr)
+            print(f"--- asm\n{jit.assembly(module)}", file=sys.stderr)
         return Compiled(
             plan=dataclasses.replace(plan, steps=()),
             hosts=tuple(printed.hosts),
@@ -100,8 +100,8 @@ class CpuBackend:
 
     def as_text(self, plan: Plan, stage: str) -> str:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
-        text = print_plan(plan).module.text()
-        return text if stage == "llvm" else jit.assembly(text)
+        module = print_plan(plan).module
+        return module.text() if stage == "llvm" else jit.assembly(module)
 
 
 class _NativePlan:
@@ -211,7 +211,7 @@ def _rounds(step: Step) -> float:
     """How many rounds of its loops a step runs; infinitely many if nobody knows."""
     match step:
         case KernelStep(kernel, _):
-            return sum(map(_statement_rounds, kernel.body))
+            return kernel_rounds(kernel)
         case CopyStep(_, _, nbytes):
             return nbytes / 64
         case BranchStep(branches=plans):
@@ -219,13 +219,6 @@ def _rounds(step: Step) -> float:
         case LoopStep(body, test=None, length=int(length)):
             return length * (1 + sum(map(_rounds, body.steps)))
     return math.inf
-
-
-def _statement_rounds(stmt: Stmt) -> int:
-    if not isinstance(stmt, Loop):
-        return 0
-    inner = sum(map(_statement_rounds, stmt.body))
-    return stmt.extent * max(inner, 1) // stmt.width
 
 
 BACKEND = CpuBackend()

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from fnx.cpu.emit import RUN, Module, call_text
-from fnx.cpu.flow import print_flow
+from fnx.cpu.flow import is_tight, loop_places, print_flow
 from fnx.cpu.grain import shares
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
@@ -73,12 +73,21 @@ def print_plan(plan: Plan) -> Printed:
 
 
 class Function:
-    """The function of a plan while it is printed, with the plans that it holds."""
+    """The function of a plan while it is printed, with the plans that it holds.
 
-    def __init__(self) -> None:
+    A tight loop has a function of its own, called from the one around it, in a module
+    of its own; its pointers are in memory at `%operands`.
+    """
+
+    def __init__(self, name: str = "run", around: Function | None = None) -> None:
+        self.name = name
+        self.is_tight = around is not None
         self.module = Module()
         self.symbols: set[str] = set()
         self.hosts: list[Hosted] = []
+        if around is not None:
+            around.module.add_tight(self.module)
+            self.symbols, self.hosts = around.symbols, around.hosts
         self.products: dict[MatmulStep, str] = {}
         self.allocated: list[str] = []
         self.lines: list[str] = []
@@ -89,8 +98,9 @@ class Function:
     def text(self) -> str:
         """The whole function."""
         body = "\n".join(f"  {line}" for line in (*self.allocated, *self.lines))
+        operands = ", ptr %operands" if self.is_tight else ""
         return (
-            f"\ndefine i32 @run(ptr %pointers) {{\nentry:\n{body}\n"
+            f"\ndefine i32 @{self.name}(ptr %pointers{operands}) {{\nentry:\n{body}\n"
             "  ret i32 0\nfailed:\n  ret i32 1\n}"
         )
 
@@ -107,6 +117,12 @@ class Function:
         """Memory for so many pointers, on the stack."""
         name = f"%array{self.number()}"
         self.allocated.append(f"{name} = alloca [{max(count, 1)} x ptr]")
+        return name
+
+    def memory(self, nbytes: int) -> str:
+        """So many bytes on the stack."""
+        name = f"%memory{self.number()}"
+        self.allocated.append(f"{name} = alloca [{max(nbytes, 1)} x i8], align 64")
         return name
 
     def put(self, array: str, number: int, pointer: str) -> None:
@@ -144,9 +160,13 @@ class Function:
         callee = self.external(HOST, "i32", "i64, ptr, ptr")
         number = len(self.hosts)
         self.hosts.append(step)
-        result, after = f"%host{self.number()}", self.label("after")
+        self.checked(f"{callee}(i64 {number}, ptr {array}, ptr %pointers)")
+
+    def checked(self, call: str) -> None:
+        """Calls what gives 0, and leaves if it gives something else."""
+        result, after = f"%result{self.number()}", self.label("after")
         self.lines += [
-            f"{result} = call i32 {callee}(i64 {number}, ptr {array}, ptr %pointers)",
+            f"{result} = call i32 {call}",
             f"{result}.bad = icmp ne i32 {result}, 0",
             f"br i1 {result}.bad, label %failed, label %{after}",
             f"{after}:",
@@ -205,7 +225,26 @@ class Driver:
         held = [s for plan in held_plans(step) for s in all_steps(plan)]
         if any(isinstance(s, MatmulStep) for s in held):
             self.function.one_blas_thread()
-        print_flow(self, step)
+        if isinstance(step, LoopStep) and is_tight(step) and not self.function.is_tight:
+            self.tight(step)
+        else:
+            print_flow(self, step)
+
+    def tight(self, step: LoopStep) -> None:
+        """A loop of few instructions, in a function of its own."""
+        outer = self.function
+        inner = Function(outer.label("loop"), outer)
+        places = loop_places(step)
+        array = outer.array(len(places))
+        registers = {}
+        for number, place in enumerate(places):
+            outer.put(array, number, self.pointer(place))
+            registers[place] = f"%operand{number}"
+            inner.lines += _loaded(registers[place], "%operands", number)
+        print_flow(Driver(self.plan, inner, registers), step)
+        inner.module.define(inner.text())
+        outer.module.declare(inner.name, f"declare i32 @{inner.name}(ptr, ptr)")
+        outer.checked(f"@{inner.name}(ptr %pointers, ptr {array})")
 
     def held(self, plan: Plan, pointers: dict[Place, str]) -> None:
         """Prints a held plan; BLAS uses as many threads after it as before it."""
@@ -235,7 +274,8 @@ class Driver:
                     f"{found} = getelementptr i8, ptr {arena}, i64 {place.index}"
                 )
             else:
-                self.function.lines += _loaded(found, self.slot(place))
+                loaded = _loaded(found, "%pointers", self.slot(place))
+                self.function.lines += loaded
         return found
 
     def slot(self, place: Place) -> int:
@@ -288,9 +328,9 @@ class Driver:
 _ANY = Place("any", 0)
 
 
-def _loaded(name: str, slot: int) -> list[str]:
+def _loaded(name: str, array: str, slot: int) -> list[str]:
     address = f"{name}.a"
     return [
-        f"{address} = getelementptr ptr, ptr %pointers, i64 {slot}",
+        f"{address} = getelementptr ptr, ptr {array}, i64 {slot}",
         f"{name} = load ptr, ptr {address}",
     ]

@@ -9,13 +9,29 @@ hardly more than its kernels. Next on the walk: `backend.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fnx.runtime.plan import BranchStep, Carry, LoopStep, Output, Place, Plan, Rows
+from fnx.cpu.grain import kernel_rounds
+from fnx.runtime.plan import (
+    BranchStep,
+    Carry,
+    CopyStep,
+    KernelStep,
+    LoopStep,
+    Output,
+    Place,
+    Plan,
+    Rows,
+    held_plans,
+)
 
 if TYPE_CHECKING:
     from fnx.cpu.driver import Driver
+
+TIGHT = 256
+"""So many rounds of its kernels' own loops has a round of a tight loop at most."""
 
 SMALL = 64
 """A carry of at most so many bytes is copied back after a round: its two places need
@@ -30,6 +46,44 @@ def print_flow(driver: Driver, step: BranchStep | LoopStep) -> None:
         _branch(driver, step)
     else:
         _Loop(driver, step).run()
+
+
+def loop_places(step: LoopStep) -> list[Place]:
+    """All places that a loop uses."""
+    places = [*step.consts, step.scratch]
+    for slot in step.carry:
+        places += [slot.start, slot.end]
+    places += [rows.place for rows in (*step.rows, *step.results)]
+    places += [] if step.count is None else [step.count]
+    places += [] if step.counter is None else [step.counter]
+    places += [] if step.test is None else step.test.consts
+    return list(dict.fromkeys(places))
+
+
+def is_tight(step: LoopStep) -> bool:
+    """Whether a round is so few instructions that calls and memory are its cost."""
+    small = all(s.spare is not None and s.nbytes <= SMALL for s in step.carry)
+    return small and sum(map(_weight, held_plans(step))) <= TIGHT
+
+
+def _weight(plan: Plan) -> float:
+    """How much a round of a loop does: rounds of the loops of its kernels."""
+    if plan.arena > 16 * SMALL:
+        return math.inf
+    total = 0.0
+    for step in plan.steps:
+        match step:
+            case KernelStep(kernel):
+                total += kernel_rounds(kernel)
+            case CopyStep(nbytes=nbytes):
+                total += nbytes / SMALL
+            case BranchStep(branches=branches):
+                total += sum(map(_weight, branches))
+            case LoopStep():
+                total += sum(map(_weight, held_plans(step)))
+            case _:
+                return math.inf
+    return total
 
 
 def _branch(driver: Driver, step: BranchStep) -> None:
@@ -89,14 +143,17 @@ class _Loop:
         # Loaded here, so that all blocks of the loop can use them.
         self.consts = [driver.pointer(place) for place in step.consts]
         self.starts = [driver.pointer(slot.start) for slot in step.carry]
-        self.ends = [driver.pointer(slot.end) for slot in step.carry]
+        self.targets = [driver.pointer(slot.end) for slot in step.carry]
+        self.local = self.function.is_tight and is_tight(step)
+        self.ends = [self.place(slot.end, slot.nbytes) for slot in step.carry]
         self.spares = [
-            "" if slot.spare is None else driver.pointer(slot.spare)
+            "" if slot.spare is None else self.place(slot.spare, slot.nbytes)
             for slot in step.carry
         ]
         self.stacks = [driver.pointer(rows.place) for rows in step.rows]
         self.results = [driver.pointer(rows.place) for rows in step.results]
-        self.scratch = driver.pointer(step.scratch)
+        arena = max(plan.arena for plan in held_plans(step))
+        self.scratch = self.place(step.scratch, arena)
 
     def run(self) -> None:
         """The blocks of the loop: enter, head, round, next, leave."""
@@ -104,7 +161,7 @@ class _Loop:
         limit = self.limit()
         tests = [] if step.test is None else list(step.test.consts)
         asked = [self.driver.pointer(place) for place in tests]
-        answer = "" if step.test is None else self.driver.pointer(step.test.answer)
+        answer = "" if step.test is None else self.place(step.test.answer, 1)
         counter = "" if step.counter is None else self.driver.pointer(step.counter)
         self.begin()
         self.write(f"br label %{name}.enter", f"{name}.enter:")
@@ -121,6 +178,12 @@ class _Loop:
         self.advance()
         self.write(f"br label %{name}.head", f"{name}.leave:")
         self.finish(counter)
+
+    def place(self, place: Place, nbytes: int) -> str:
+        """The address of memory that only the loop uses."""
+        if self.local:  # on the stack, and then in registers
+            return self.function.memory(nbytes)
+        return self.driver.pointer(place)
 
     def register(self, what: object) -> str:
         """The name of a register of this loop."""
@@ -280,6 +343,8 @@ class _Loop:
         for number, slot in enumerate(self.step.carry):
             if self.moves(slot):
                 self.bring(number, slot)
+            elif self.local:
+                self.function.copy(self.targets[number], self.ends[number], slot.nbytes)
         if counter:
             count = self.register("rounds")
             self.write(

@@ -9,7 +9,7 @@ combines the values of the rounds in their order. Next on the walk: `emit.py`.
 
 from __future__ import annotations
 
-from fnx.kernel.ir import Kernel, Loop, parallel_loops
+from fnx.kernel.ir import Kernel, Loop, Stmt, parallel_loops
 from fnx.kernel.vectorize import scheduled_cost
 from fnx.records import record
 
@@ -63,3 +63,15 @@ def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
     vectors = -(-rounds // width)
     chunk = -(-vectors // pieces) * width
     return Share(rounds, chunk) if chunk < rounds else None
+
+
+def kernel_rounds(kernel: Kernel) -> int:
+    """How many rounds the loops of a kernel make, innermost ones and vectors."""
+    return sum(map(_rounds, kernel.body))
+
+
+def _rounds(stmt: Stmt) -> int:
+    if not isinstance(stmt, Loop):
+        return 0
+    inner = sum(map(_rounds, stmt.body))
+    return stmt.extent * max(inner, 1) // stmt.width

@@ -108,22 +108,25 @@ def assemble_fixed(text: str, opt: int = 2) -> Code:
 
 def assemble_module(module: Text, threads: int) -> Code:
     """Compile a module to object code, on several threads if it is long."""
-    length = len(module.text())
-    count = min(threads, length // _PART)
-    if count < 2:
-        return assemble(module.text())
-    texts = module.cut(count)
+    count = min(threads, len(module.own()) // _PART)
+    texts = [module.own()] if count < 2 else module.cut(count)
+    tight = module.tight_texts()
+    optimised = [False for _ in texts] + [True for _ in tight]
     with _llvm_is_ours:
-        machines = [_target_machine(thread=n) for n in range(len(texts))]
-        with ThreadPoolExecutor(len(texts)) as pool:
-            objects = pool.map(_object, texts, machines)
+        machines = [_target_machine(thread=n) for n in range(len(optimised))]
+        rows = [*texts, *tight], machines, optimised
+        if len(optimised) == 1:
+            objects = [_object(*row) for row in zip(*rows, strict=True)]
+        else:
+            with ThreadPoolExecutor(max(threads, 1)) as pool:
+                objects = list(pool.map(_object, *rows))
         return Code(tuple(objects), module.helpers())
 
 
 _PART = 20_000  # characters that are worth a thread: ten milliseconds of LLVM's time
 
 
-def _object(text: str, machine: Any) -> bytes:
+def _object(text: str, machine: Any, optimised: bool = False) -> bytes:
     """Object code of a text, made in a context of its own.
 
     llvmlite has one thread at a time call LLVM. Code generation is most of the work, is
@@ -131,6 +134,8 @@ def _object(text: str, machine: Any) -> bytes:
     """
     llvm = _llvm()
     parsed = _parsed(text, llvm.create_context())
+    if optimised:
+        _optimise(parsed, machine)
     emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory
     emit = getattr(emit, "_cfn", emit)
     with llvm.ffi.OutputString() as error:
@@ -144,11 +149,28 @@ def _object(text: str, machine: Any) -> bytes:
         llvm.ffi.lib.LLVMPY_DisposeMemoryBuffer(memory)
 
 
-def assembly(text: str) -> str:
-    """The machine code of a module's text, but for its helpers, as assembly."""
-    own = text.partition(HELPERS)[0]
+def _optimise(parsed: Any, machine: Any) -> None:
+    """Runs LLVM's passes, which inline calls and keep in registers what they can.
+
+    They know of no fast mathematics: results are the same.
+    """
+    llvm = _llvm()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(parsed, builder)
+
+
+def assembly(module: Text) -> str:
+    """The machine code of a module, but for its helpers, as assembly."""
+    texts: list[str] = []
     with _llvm_is_ours:
-        return str(_target_machine().emit_assembly(_parsed(own)))
+        for text in (module.own(), *module.tight_texts()):
+            parsed = _parsed(text)
+            if texts:
+                _optimise(parsed, _target_machine())
+            texts.append(str(_target_machine().emit_assembly(parsed)))
+    return "\n".join(texts)
 
 
 def _parsed(text: str, context: Any = None) -> Any:

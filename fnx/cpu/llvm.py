@@ -80,6 +80,16 @@ class Text:
         self._functions: list[str] = []
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
+        self._tight: list[Text] = []
+
+    def add_tight(self, part: Text) -> None:
+        """Add a module apart, whose functions LLVM's passes are to make one.
+
+        That is worth its time for a loop of few instructions, which would else spend it
+        on calls, and on memory for what could be in registers.
+        """
+        part._helpers = self._helpers
+        self._tight.append(part)
 
     def define(self, text: str) -> None:
         """Add a function (or globals) as text."""
@@ -97,9 +107,17 @@ class Text:
                 self.declare(head, f"declare {head}")
 
     def text(self) -> str:
-        """The whole module; the helpers' own module, if any, follows `HELPERS`."""
-        own = "\n".join((*self._functions, *self._declared.values())) + "\n"
-        return own + HELPERS + self.helpers() if self._helpers else own
+        """All of the text, as it is shown; the helpers, if any, follow `HELPERS`."""
+        texts = "".join([self.own(), *self.tight_texts()])
+        return texts + HELPERS + self.helpers() if self._helpers else texts
+
+    def own(self) -> str:
+        """The module without its helpers, and without the tight modules."""
+        return "\n".join((*self._functions, *self._declared.values())) + "\n"
+
+    def tight_texts(self) -> list[str]:
+        """The modules that are to be optimised."""
+        return [part.own() for part in self._tight]
 
     def helpers(self) -> str:
         """The module of the helpers; empty if there are none."""
