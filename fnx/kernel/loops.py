@@ -298,18 +298,29 @@ def _is_long(fold: Fold) -> bool:
     length = prod(index.extent for index in fold.indices)
     floats = any(dtypes.is_float(body.dtype) for body in fold.bodies)
     inexact = fold.combine == "add" and floats and length > 2 * BLOCK
-    return inexact or (not fold.free and length > 16 * BLOCK)
+    shared = not fold.free and length > 16 * BLOCK
+    return inexact or (shared and _has_blocks(fold))
+
+
+def _has_blocks(fold: Fold) -> bool:
+    """Whether blocks can make up the fold; two places of extremes are no operands."""
+    return not fold.combine.startswith("arg") or not _blocks(fold)[2]
+
+
+def _blocks(fold: Fold) -> tuple[int, int, int]:
+    """Steps of the first loop in a block, how many blocks, and the steps that remain."""
+    first, *inner = fold.indices
+    size = _block_size(first.extent, prod(index.extent for index in inner))
+    return size, *divmod(first.extent, size)
 
 
 def _blocked_part(table: ExprTable, fold: Expr, number: int) -> Expr:
     """One value of a fold, as a fold over blocks and perhaps one over what remains."""
     assert isinstance(fold, Fold)
-    first, *inner = fold.indices
-    size = _block_size(first.extent, prod(index.extent for index in inner))
-    blocks, rest = divmod(first.extent, size)
-    if rest and fold.combine.startswith("arg"):
+    if not _has_blocks(fold):
         return table.part(fold, number)
-    block = _loop(table, (first.tag, "block", size), blocks)
+    size, blocks, rest = _blocks(fold)
+    block = _loop(table, (fold.indices[0].tag, "block", size), blocks)
     whole = section(table, fold, block * size, size)
     total = table.part(table.fold(fold.combine, (block,), whole), number)
     if not rest:

@@ -410,6 +410,15 @@ def test_positions_of_extremes(combine, axis, dtype):
     np.testing.assert_array_equal(out, reference(x.astype(np.float64), axis))
 
 
+@pytest.mark.parametrize("shape", [(65_537,), (70_000,), (100_003,), (3, 100_003)])
+@pytest.mark.parametrize("combine", ["argmax", "argmin"])
+def test_positions_in_long_arrays(combine, shape):
+    x = np.random.default_rng(2).integers(-900, 900, shape).astype(np.float32)
+    reference = np.argmax if combine == "argmax" else np.argmin
+    out = folded(x, None, combine, dtypes.int32)
+    np.testing.assert_array_equal(out, reference(x))
+
+
 @pytest.mark.parametrize("combine", ["argmax", "argmin"])
 def test_the_first_nan_wins(combine):
     x = random((9, 40), dtypes.float32)
