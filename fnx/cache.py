@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from fnx.config import config
 
-_MAGIC = b"fnx cache 1\n"
+_MAGIC = b"fnx cache 2\n"
 _SUFFIX, _DRAFT = ".fnx", ".draft"
 
 
@@ -58,10 +58,10 @@ def directory() -> str:
 
 def _user_folder() -> str:
     if sys.platform == "win32":
-        return os.environ.get("LOCALAPPDATA", r"~\AppData\Local")
+        return os.environ.get("LOCALAPPDATA") or r"~\AppData\Local"
     if sys.platform == "darwin":
         return "~/Library/Caches"
-    return os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.environ.get("XDG_CACHE_HOME") or "~/.cache"
 
 
 def info() -> Info:
@@ -100,8 +100,9 @@ def load(key: str) -> bytes | None:
         if _is_ours(folder):
             with open(path, "rb") as file:
                 head, content = file.read(len(_MAGIC) + 4), file.read()
-            if head == _head(content):
-                os.utime(path)  # its turn to be deleted comes later
+            if head == _head(key, content):
+                with suppress(OSError):  # the folder may be for reading only
+                    os.utime(path)  # its turn to be deleted comes later
                 _hits += 1
                 return content
     _misses += 1
@@ -120,7 +121,7 @@ def store(key: str, content: bytes) -> None:
             return
         try:
             with open(draft, "xb") as file:
-                file.write(_head(content) + content)
+                file.write(_head(key, content) + content)
             os.replace(draft, path)
         except OSError:
             _delete(draft)
@@ -131,9 +132,10 @@ def store(key: str, content: bytes) -> None:
 _numbers = itertools.count()
 
 
-def _head(content: bytes) -> bytes:
-    """What stands before the content: it tells a torn file from a whole one."""
-    return _MAGIC + zlib.crc32(content).to_bytes(4, "little")
+def _head(key: str, content: bytes) -> bytes:
+    """What stands before the content: whether that is whole, and of this key."""
+    checksum = zlib.crc32(content, zlib.crc32(key.encode()))
+    return _MAGIC + checksum.to_bytes(4, "little")
 
 
 def _is_ours(folder: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import os
 import pickle
 import subprocess
@@ -134,6 +135,30 @@ def test_foreign_content_is_replaced(folder, content):
     assert path.read_bytes() == whole
 
 
+def test_entries_of_another_name_are_replaced(folder):
+    wanted = compute()
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    np.asarray(fnx.jit(lambda x, y: (y, x, x, 3.0))(*arguments())[0])
+    (other,) = set(folder.iterdir()) - {path}
+    path.write_bytes(other.read_bytes())
+    assert same(compute(), wanted)
+    assert path.read_bytes() == whole
+
+
+def test_a_folder_for_reading_only_serves(folder, monkeypatch):
+    wanted = compute()
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("utime", "replace", "unlink"):
+        monkeypatch.setattr(cache.os, name, refuse)
+    before = cache.info().hits
+    assert same(compute(), wanted)
+    assert cache.info().hits == before + 1
+
+
 def test_code_that_does_not_link_is_replaced(folder):
     wanted = compute()
     (path,) = folder.iterdir()
@@ -199,6 +224,8 @@ def test_directory(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     if sys.platform == "linux":
         assert cache.directory() == "/somewhere/fnx"
+        monkeypatch.setenv("XDG_CACHE_HOME", "")
+        assert cache.directory() == str(Path.home() / ".cache" / "fnx")
     monkeypatch.setenv("FNX_CACHE_DIR", "~/mine")
     assert Path(cache.directory()) == Path.home() / "mine"
 
@@ -269,11 +296,24 @@ def test_programs_that_only_this_process_knows_have_none():
 def test_modules_of_fixed_text_are_kept():
     text = "define i32 @seven() {\n  ret i32 7\n}\n"
     before = cache.info()
-    first = jit.assemble_fixed(text, opt=0)
-    assert jit.assemble_fixed(text, opt=0) == first
-    assert jit.assemble_fixed(text, opt=1).objects  # another entry
+    assert seven(jit.load_fixed(text, ["seven"], opt=0)) == 7
+    assert seven(jit.load_fixed(text, ["seven"], opt=0)) == 7
+    assert seven(jit.load_fixed(text, ["seven"], opt=1)) == 7  # another entry
     after = cache.info()
     assert after.entries - before.entries == 2
     assert after.hits - before.hits == 1
-    library = jit.load(first, ["seven"])
-    assert ctypes.CFUNCTYPE(ctypes.c_int)(library.address("seven"))() == 7
+
+
+def seven(library):
+    return ctypes.CFUNCTYPE(ctypes.c_int)(library.address("seven"))()
+
+
+@pytest.mark.parametrize("content", [b"", b"no object code", b"\x7fELF" + bytes(200)])
+def test_modules_that_do_not_link_are_replaced(folder, content):
+    text = "define i32 @seven() {\n  ret i32 7\n}\n"
+    jit.load_fixed(text, ["seven"], opt=0)
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    cache.store(path.stem, content)
+    assert seven(jit.load_fixed(text, ["seven"], opt=0)) == 7
+    assert path.read_bytes() == whole

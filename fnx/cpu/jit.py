@@ -1,8 +1,9 @@
 """Machine code in this process: LLVM IR text to object code to callable addresses.
 
 `assemble` turns text into object code for this CPU (which a cache may keep), `load`
-links it into the process. No pass pipeline runs: the emitter has
-printed what it wants to see, and code generation alone takes milliseconds.
+links it into the process, `load_fixed` does both and keeps the code. No pass pipeline
+runs: the emitter has printed what it wants to see, and code generation alone takes
+milliseconds.
 Receives the text of `emit.Module`, gives a `Library`.
 """
 
@@ -15,6 +16,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -91,19 +93,6 @@ def assemble(text: str, opt: int = 2) -> Code:
     own, _, helpers = text.partition(HELPERS)
     with _llvm_is_ours:
         return Code((_object(own, _target_machine(opt)),), helpers)
-
-
-def assemble_fixed(text: str, opt: int = 2) -> Code:
-    """As `assemble`, for a text that is the same in every process: kept on disk."""
-    if not config.disk_cache:
-        return assemble(text, opt)
-    key = cache.key(text, str(opt), machine())
-    known = cache.load(key)
-    if known is not None:
-        return Code((known,), "")
-    code = assemble(text, opt)
-    cache.store(key, *code.objects)
-    return code
 
 
 def assemble_module(module: Text, threads: int) -> Code:
@@ -211,18 +200,40 @@ def load(
         return Library(_linked(code, exports, addresses))
 
 
+def load_fixed(
+    text: str,
+    exports: Sequence[str],
+    imports: Mapping[str, int] | None = None,
+    opt: int = 2,
+) -> Library:
+    """As `assemble` and `load`, for a text that is the same in every process.
+
+    Its object code is kept on disk; what is found there and does not link is replaced.
+    """
+    if not config.disk_cache:
+        return load(assemble(text, opt), exports, imports)
+    key = cache.key(text, str(opt), machine())
+    known = cache.load(key)
+    if known is not None:
+        with suppress(InternalError):
+            return load(Code((known,), ""), exports, imports)
+    code = assemble(text, opt)
+    cache.store(key, *code.objects)
+    return load(code, exports, imports)
+
+
 @functools.cache
 def _helpers(text: str) -> dict[str, int]:
     """The addresses of the helpers that a text defines."""
     if not text:
         return {}
     names = re.findall(r"^define .*@(\w+)\(", text, re.M)
-    tracker = _linked(assemble_fixed(text), names, {})
-    _kept.append(tracker)
-    return {name: int(tracker[name]) for name in names}
+    library = load_fixed(text, names)
+    _kept.append(library)
+    return {name: library.address(name) for name in names}
 
 
-_kept: list[ResourceTracker] = []  # the code of helpers is never dropped
+_kept: list[Library] = []  # the code of helpers is never dropped
 
 
 def _linked(

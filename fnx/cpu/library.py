@@ -57,8 +57,8 @@ def _blas_threads() -> jit.Library:
         raise ImportError(f"SciPy's BLAS has no {SET_THREADS}")
     address = ctypes.cast(function, ctypes.c_void_p).value or 0
     exports = [BLAS_BEGIN, BLAS_END, "forget"]
-    code = jit.assemble_fixed(_BLAS_THREADS, opt=0)
-    library = jit.load(code, exports, {SET_THREADS: address})
+    imports = {SET_THREADS: address}
+    library = jit.load_fixed(_BLAS_THREADS, exports, imports, opt=0)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=library.function("forget", 0))
     return library

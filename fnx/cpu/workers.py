@@ -32,8 +32,8 @@ def run_address() -> int:
 
 @cache
 def _pool() -> jit.Library:
-    code = jit.assemble_fixed(pool_text(signal.SIG_SETMASK), opt=0)
-    pool = jit.load(code, ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"])
+    exports = ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"]
+    pool = jit.load_fixed(pool_text(signal.SIG_SETMASK), exports, opt=0)
     _tell(pool, threads.num_threads())
     threads.on_change(functools.partial(_tell, pool))
     atexit.register(_call(pool, "fnx_stop"))

@@ -308,7 +308,7 @@ def _has_blocks(fold: Fold) -> bool:
 
 
 def _blocks(fold: Fold) -> tuple[int, int, int]:
-    """Steps of the first loop in a block, how many blocks, and the steps that remain."""
+    """Steps of the first loop in a block, how many blocks, and the steps left."""
     first, *inner = fold.indices
     size = _block_size(first.extent, prod(index.extent for index in inner))
     return size, *divmod(first.extent, size)

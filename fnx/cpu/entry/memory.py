@@ -104,7 +104,7 @@ def _counter(name: str) -> ctypes.c_int64:
 def _library() -> jit.Library:
     names = ("malloc", "calloc", "realloc", "free", "used", "kept")
     exports = [f"fnx_{name}" for name in names]
-    library = jit.load(jit.assemble_fixed(_text(sys.platform), opt=0), exports)
+    library = jit.load_fixed(_text(sys.platform), exports, opt=0)
     _alive.append(library)
     return library
 
