@@ -9,7 +9,7 @@ Next on the walk: `inspect.py`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fnx import errors, tree
@@ -177,7 +177,10 @@ def _chosen(
 
 
 def _names(asker: str, option: str, value: Names) -> tuple[str, ...]:
-    many = (value,) if isinstance(value, str) else tuple(value or ())
+    if value is None:
+        return ()
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    many: tuple[Any, ...] = tuple(value) if several else (value,)
     if not all(isinstance(name, str) for name in many):
         raise errors.ArgumentError(
             f"{asker}: {option} takes a name or several, got {value!r}."

@@ -9,8 +9,10 @@ Next on the walk: `choices.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from fnx import dtypes, errors
@@ -255,13 +257,20 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     Array(1000., dtype=float32, weak_type=True)
     """
     a, b = _two_arrays("logaddexp", x1, x2)
+    return _log_of_sum(a, b, ops.exp, ops.log1p)
+
+
+def _log_of_sum(
+    a: Array, b: Array, power: Callable[[Any], Any], log1p: Callable[[Any], Any]
+) -> Array:
+    """The logarithm of power(a) + power(b), where `log1p` is that of 1 + x."""
     first = ops.gt(a, b)
     top = select(first, a, b)
     # Infinities that are equal have no difference; finite ties must keep theirs, which
     # carries the derivative.
     same = parts.and_(eq(a, b), eq(ops.abs(a), math.inf))
     gap = select(same, 0, sub(a, b))
-    value = add(top, ops.log1p(ops.exp(select(first, neg(gap), gap))))
+    value = add(top, log1p(power(select(first, neg(gap), gap))))
     nothing = parts.and_(eq(a, b), eq(a, -math.inf))
     return select(nothing, -math.inf, value)
 
@@ -272,9 +281,12 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp2(3.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
     """
+
+    def log1p(x: Any) -> Any:
+        return ops.div(ops.log1p(x), math.log(2))
+
     a, b = _two_arrays("logaddexp2", x1, x2)
-    scale = math.log(2)
-    return ops.div(logaddexp(mul(a, scale), mul(b, scale)), scale)
+    return _log_of_sum(a, b, ops.exp2, log1p)
 
 
 def _two_arrays(function: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
@@ -399,11 +411,25 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if not dtypes.is_integer(exponent.dtype):
         raise errors.DTypeError(f"ldexp: x2 must be an integer, got {exponent.type}")
     x = _inexact("ldexp", x1)
-    # In two steps, since 2**x2 may overflow where the result does not.
-    half = ops.div(exponent, 2)
-    rest = sub(exponent, half)
-    wide = cast(half, x.dtype, True), cast(rest, x.dtype, True)
-    return ufuncs.multiply(ufuncs.multiply(x, ops.exp2(wide[0])), ops.exp2(wide[1]))
+    info = ml_dtypes.finfo(x.dtype)
+    # 2**x2 may not be a number of the dtype where the result is one. So there are three
+    # steps of at most 2**most; the largest come last, so that only the last one rounds.
+    most = -info.minexp
+    exponent = _within(exponent, info.maxexp - info.minexp + info.nmant + 2)
+    last = _within(exponent, most)
+    rest = sub(exponent, last)
+    second = _within(rest, most)
+    for step in (sub(rest, second), second, last):
+        x = ufuncs.multiply(x, ops.exp2(cast(step, x.dtype, True)))
+    return x
+
+
+def _within(x: Array, most: int) -> Array:
+    """Integers, those beyond `most` on either side moved there."""
+    info = np.iinfo(x.dtype)
+    low, high = max(-most, int(info.min)), min(most, int(info.max))
+    ends = full(x.shape, x.dtype, low), full(x.shape, x.dtype, high)
+    return ops.clamp(ends[0], x, ends[1])
 
 
 # ---------------------------------------------------------------- complex numbers

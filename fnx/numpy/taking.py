@@ -51,8 +51,8 @@ def take(
     """The slices at these places of an axis (or of the flattened array).
 
     Modes for places out of range: `None` raises where they are known, else "fill"
-    (`fill_value`, NaN by default), "clip", "wrap". The two promises are accepted as in
-    JAX; nothing depends on them.
+    (`fill_value`, NaN by default), "clip" (negative ones become 0), "wrap". The two
+    promises are accepted as in JAX; nothing depends on them.
 
     >>> take(np.array([10, 20, 30]), np.array([2, 0])).tolist()
     [30, 10]
@@ -64,6 +64,8 @@ def take(
     place = axis_index("take", axis, x.ndim)
     if mode == "wrap":
         places, mode = _wrapped(places, x.shape[place]), "promise_in_bounds"
+    if mode == "clip" and dtypes.is_signed(places.dtype):
+        places = larger(places, 0)  # the nearest, as in NumPy; not from the end
     if mode is None and isinstance(places, Tracer):
         mode = "fill"
     if mode not in (None, "fill", "clip", "promise_in_bounds"):

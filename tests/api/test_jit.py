@@ -233,6 +233,11 @@ BAD = {
         errors.OptionError,
         r"static_argnames has 'y'.*it takes x",
     ),
+    "static name of a wrong kind": (
+        lambda: fnx.jit(lambda x: x, static_argnames=3),
+        errors.ArgumentError,
+        r"static_argnames takes a name or several, got 3",
+    ),
     "static number of a wrong kind": (
         lambda: fnx.jit(lambda x: x, static_argnums="x"),
         errors.ArgumentError,

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
+import fnx
 import fnx.numpy as fnp
 
 RNG = np.random.default_rng(7)
@@ -281,6 +282,43 @@ def test_signs_of_zero(name):
     want = getattr(np, name)(X, Y)
     zero = want == 0
     assert np.array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_ldexp_rounds_once(dtype, jitted, rng):
+    info = np.finfo(dtype)
+    random = rng.uniform(-2, 2, 50) * 2.0 ** rng.integers(info.minexp, info.maxexp, 50)
+    ends = [0.0, -0.0, np.inf, -np.inf, np.nan, info.max, info.tiny]
+    x = np.array([*ends, info.smallest_subnormal, *random], dtype)[:, None]
+    near = np.arange(-60, 60)
+    far = [2**31 - 1, -(2**31), 2100, -2200, 1000, -1000, 280, -280, 149, -149, 127]
+    far = [*far, *(near + info.minexp), *near]
+    for exponent in (np.array(far, "i4"), np.arange(-128, 128, dtype="i1")):
+        ldexp = fnx.jit(fnp.ldexp) if jitted else fnp.ldexp
+        np.testing.assert_array_equal(ldexp(x, exponent), np.ldexp(x, exponent))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_logaddexp2_is_exact_far_apart(dtype):
+    x = np.array([0.0, -1, -20, -100, 3, np.inf, -np.inf], dtype)
+    got = fnp.logaddexp2(x[:, None], x)
+    np.testing.assert_array_max_ulp(
+        np.asarray(got)[np.isfinite(got)],
+        np.logaddexp2(x[:, None].astype("f8"), x)[np.isfinite(got)].astype(dtype),
+        maxulp=4,
+    )
+    np.testing.assert_allclose(got, np.logaddexp2(x[:, None], x), rtol=1e-6)
+
+
+def test_take_clips_negative_places_to_the_first():
+    x, places = np.arange(14.0), np.array([-20, -11, -1, 0, 13, 20])
+    want = np.take(x, places, mode="clip")
+    np.testing.assert_array_equal(fnp.take(x, places, mode="clip"), want)
+    taken = fnx.jit(lambda x, i: fnp.take(x, i, mode="clip"))
+    np.testing.assert_array_equal(taken(x, places), want)
+    np.testing.assert_array_equal(taken(x, np.array([20], "u1")), [13.0])
 
 
 def test_bit_counts_have_the_dtype_of_the_operand():
