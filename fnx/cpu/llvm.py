@@ -80,6 +80,7 @@ class Text:
         self._functions: list[str] = []
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
+        self._called: set[str] = set()  # the helpers that are declared here
         self._tight: list[Text] = []
 
     def add_tight(self, part: Text) -> None:
@@ -101,7 +102,8 @@ class Text:
 
     def helper(self, name: str, definition: str) -> None:
         """Add functions that the scalar table calls: declared here, defined apart."""
-        if name not in self._helpers:
+        if name not in self._called:
+            self._called.add(name)
             self._helpers[name] = definition.replace("define internal", "define")
             for head in re.findall(r"^define internal (.*\))", definition, re.M):
                 self.declare(head, f"declare {head}")
