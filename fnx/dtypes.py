@@ -62,6 +62,15 @@ _SHORT: dict[DType, str] = {
 }
 
 
+def same(dtype: DType) -> DType:
+    """The canonical object of a supported dtype; any other dtype as it is.
+
+    >>> same(np.dtype("float32", metadata={"unit": "m"})) is float32
+    True
+    """
+    return _CANONICAL.get(dtype, dtype)
+
+
 def short(dtype: DType) -> str:
     """The short name of a dtype, as types print it.
 

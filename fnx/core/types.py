@@ -38,7 +38,8 @@ class ArrayType:
         found = _interned.get(key)
         if found is None:
             found = object.__new__(cls)
-            found.shape, found.dtype, found.weak = key
+            # One that equals a canonical dtype may be another object: unpickled, say.
+            found.shape, found.dtype, found.weak = shape, dtypes.same(dtype), weak
             found.size = math.prod(shape)
             mark = "*" if weak else ""
             sizes = ",".join(map(str, shape))

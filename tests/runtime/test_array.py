@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fnx.numpy
+from fnx import dtypes
 from fnx.core.types import ArrayType
 from fnx.runtime.array import from_numpy, wrap
 
@@ -55,6 +56,14 @@ def test_pickle_and_copy(dtype: Any) -> None:
 def test_weakness_survives_pickling() -> None:
     x = wrap(np.float32(2.0), ArrayType((), np.dtype("f4"), True))
     assert pickle.loads(pickle.dumps(x)).weak_type
+
+
+def test_a_type_has_the_canonical_dtype_whoever_comes_first() -> None:
+    unpickled = pickle.loads(pickle.dumps(np.ones(23, "f4")))
+    tagged = np.dtype("i4", metadata={"unit": "m"})
+    for data in (unpickled, np.ones(29, tagged), np.ones(31, "longlong")):
+        assert all(data.dtype is not dtype for dtype in dtypes.SUPPORTED)
+        assert any(fnx.numpy.array(data).dtype is dtype for dtype in dtypes.SUPPORTED)
 
 
 def test_repr() -> None:
