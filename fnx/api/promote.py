@@ -39,6 +39,7 @@ from fnx.runtime.backend import (
     CallForm,
     CallPath,
     Functions,
+    Index,
     Leaf,
     Member,
     NativeCalls,
@@ -61,18 +62,20 @@ _every: weakref.WeakSet[Function] = weakref.WeakSet()
 class Function(functools.partial[Any]):
     """A function whose repeated calls become native.
 
+    `free` says which Python numbers among the arguments may be others at every call:
+    "numbers" that are operands as arrays are, or the integers of an "index".
     Until native calls exist it forwards to the function in C, which `partial` does.
     """
 
-    __slots__ = ("_calls", "_forms", "_gap", "_numbers", "_paths", "_served", "_turn")
+    __slots__ = ("_calls", "_forms", "_free", "_gap", "_paths", "_served", "_turn")
 
-    def __init__(self, function: Callable[..., Any], numbers: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], free: str = "") -> None:
         functools.update_wrapper(self, function)
-        self._numbers = numbers
+        self._free = free
         self._forget()
         _every.add(self)
 
-    def __new__(cls, function: Callable[..., Any], numbers: bool = False) -> Function:
+    def __new__(cls, function: Callable[..., Any], free: str = "") -> Function:
         """Only the function is what `partial` wants to know."""
         return super().__new__(cls, function)
 
@@ -94,7 +97,7 @@ class Function(functools.partial[Any]):
 
     def _look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call, which may get a path if it came before."""
-        formed = _formed(args, kwargs, self._numbers)
+        formed = _formed(args, kwargs, self._free)
         self._turn = self._calls + self._gap
         if formed is None or self._forms.get(formed.key):
             self._wait()  # it can have no path, or could not be given one
@@ -122,9 +125,9 @@ class Function(functools.partial[Any]):
             with _recorded(log):
                 result = self.func(*args, **kwargs)
             path = _tried(maker, self.func, formed, result, log)
-            if path is None and len(formed.arrays) < len(formed.values):
+            if path is None and formed.is_free:
                 # The numbers as they are, then.
-                fixed = _formed(args, kwargs, numbers=False)
+                fixed = _formed(args, kwargs, "")
                 if fixed is not None:
                     path = _tried(maker, self.func, fixed, result, log)
             if path is not None:
@@ -168,21 +171,21 @@ def becomes_native_with_numbers(function: F) -> F:
     A number may be another one at every call: what is done with it never depends on its
     value.
     """
-    return cast(F, Function(function, numbers=True))
+    return cast(F, Function(function, "numbers"))
 
 
 def member_becomes_native(
     name: str,
     function: Callable[..., Any],
     *,
-    numbers: bool = False,
+    free: str = "",
     is_property: bool = False,
 ) -> None:
     """Notes a method or property of arrays, whose repeated calls are to become native.
 
-    `numbers` says that it does with Python numbers what it does with arrays.
+    `free` says which Python numbers may be others at every call (see `Function`).
     """
-    native.members.append(Member(name, Function(function, numbers), is_property))
+    native.members.append(Member(name, Function(function, free), is_property))
 
 
 def forget() -> None:
@@ -207,7 +210,7 @@ eager.awake = _awake
 class _Formed:
     """A call as a tree with leaves, their values and kinds, and a key."""
 
-    __slots__ = ("args", "key", "kinds", "names", "values")
+    __slots__ = ("args", "key", "kinds", "moves", "names", "values")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -215,6 +218,12 @@ class _Formed:
         self.values: list[Any] = []
         self.kinds: list[str] = []
         self.key: Any = None
+        self.moves = False  # whether there are integers that may be others
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there are numbers that may be others."""
+        return self.moves or len(self.arrays) < len(self.values)
 
     @property
     def arrays(self) -> list[int]:
@@ -239,11 +248,14 @@ class _Formless(Exception):
 
 
 def _formed(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], numbers: bool
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], free: str
 ) -> _Formed | None:
     formed = _Formed(tuple(kwargs))
     keys: list[Any] = [formed.names, default_bits(), config.strong_zero]
+    numbers = free == "numbers"
     try:
+        if free == "index" and len(args) == 2:
+            args = args[0], _index(*args)
         leaves = [_leaf(x, formed, keys, numbers) for x in (*args, *kwargs.values())]
     except _Formless:
         return None
@@ -269,16 +281,42 @@ def _leaf(value: Any, formed: _Formed, keys: list[Any], numbers: bool) -> Any:
         keys.append(kind)
         parts = value.start, value.stop, value.step
         return slice(*[_leaf(x, formed, keys, numbers) for x in parts])
+    if kind is Index:
+        keys.append(kind)
+        formed.moves = True
+        return value
     if kind is int or isinstance(value, _FIXED):
         keys += [kind, repr(value) if kind is float else value]
         return value
     raise _Formless
 
 
+def _index(x: Any, index: Any) -> Any:
+    """An index of integers and slices whose integers may be others.
+
+    As long as they are in range, x[index] is the same part of x, moved.
+    """
+    items = index if type(index) is tuple else (index,)
+    usual = type(x) is ConcreteArray and {*map(type, items)} <= {int, slice}
+    if not usual or len(items) > len(x.shape):
+        return index
+    found, stride = [], x.nbytes
+    for item, size in zip(items, x.shape, strict=False):
+        stride //= max(size, 1)
+        if type(item) is int:
+            if not -size <= item < size:
+                raise _Formless  # an error of its own at every call
+            item = Index(0, item % size, size, stride)
+        found.append(item)
+    return tuple(found) if type(index) is tuple else found[0]
+
+
 def _filled(form: Any, values: Sequence[Any]) -> Any:
     kind = type(form)
     if kind is Leaf:
         return values[form.index]
+    if kind is Index:
+        return form.value
     if kind is list or kind is tuple:
         return kind([_filled(x, values) for x in form])
     if kind is slice:
@@ -372,7 +410,7 @@ def _path(
     result = out_tree.unflatten([Leaf(n) for n in range(len(leaves))])
     path = maker.eager_path(form(result), replay.inputs, replay.outputs, replay.run)
     # Only that way it is sure that no result lies in the memory of a NumPy array.
-    if path is None and set(formed.kinds) == {"array"}:
+    if path is None and not formed.moves and set(formed.kinds) == {"array"}:
         called = Called(replay.function(out_tree), tuple(range(len(replay.inputs))))
         path = maker.calling_path(form(called), replay.inputs)
     return path

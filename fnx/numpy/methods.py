@@ -262,8 +262,9 @@ install(
 )
 for _name, _function in _MEMBERS.items():
     _bare = _name.strip("_")
-    _open = _bare in _ANY_NUMBER or _bare.removeprefix("r") in _ANY_NUMBER
-    member_becomes_native(_name, _function, numbers=_open)
+    _any = _bare in _ANY_NUMBER or _bare.removeprefix("r") in _ANY_NUMBER
+    _free = "numbers" if _any else "index" if _name == "__getitem__" else ""
+    member_becomes_native(_name, _function, free=_free)
 for _name in ("T", "mT", "real", "imag"):
     member_becomes_native(_name, _PROPERTIES[_name], is_property=True)
 # Concrete arrays have their own.

@@ -51,13 +51,27 @@ class Argument:
 
 
 @record
+class Index:
+    """Stands for an integer in [-size, size): an index of an axis of input `input`.
+
+    The axis has elements `stride` bytes apart. The path was made for the index `value`;
+    for another one it reads the input's memory as far from there.
+    """
+
+    input: int
+    value: int
+    size: int
+    stride: int
+
+
+@record
 class CallForm:
     """One way of calling a jitted function, for a call path in machine code.
 
-    `args` and `result` are trees with `Leaf`s in them; anything else in `args` is what
-    exactly that argument must be. The last arguments are passed by `names`. `captured`
-    are the arrays that are the plan's first inputs; `bits` and `strong_zero` are the
-    settings under which the function was traced.
+    `args` and `result` are trees with `Leaf`s in them, `args` also with `Index`es;
+    anything else in `args` is what exactly that argument must be. The last arguments
+    are passed by `names`. `captured` are the arrays that are the plan's first inputs;
+    `bits` and `strong_zero` are the settings under which the function was traced.
     """
 
     args: tuple[Any, ...]

@@ -310,6 +310,83 @@ def test_integers_are_compared_by_value():
         x[True]
 
 
+def served(call) -> None:
+    """Asserts that a call of `x[...]` needs no Python, and gives what Python gives."""
+    function = MEMBERS["__getitem__"]
+    before = function._calls
+    found = call()
+    assert function._calls == before
+    with in_python():
+        same(found, call())
+
+
+def test_one_path_serves_every_index_in_range():
+    x, m, t = (array(shape, dtypes.float32) for shape in ((7,), (4, 6), (3, 1, 5)))
+    for first in (0, 3, -1, -7):
+        assert is_native("__getitem__", x, first)
+        assert len(MEMBERS["__getitem__"]._paths) == 2  # a row of addresses, one path
+        for i in range(-7, 7):
+            served(lambda i=i: x[i])
+    for first in (0, -4, 2):
+        assert is_native("__getitem__", m, first)
+        assert is_native("__getitem__", m, (first, 1 - first))
+        warm("__getitem__", m, first)
+        for i in range(-4, 4):
+            served(lambda i=i: m[i])
+            for j in (-6, -1, 0, 5):
+                served(lambda i=i, j=j: m[i, j])
+    # A copy of a column, a part of a row, and axes of one element.
+    for index in ((slice(None), 2), (1, slice(2, 5)), (slice(0, 3, 2), 4)):
+        assert is_native("__getitem__", m, index)
+        for i in range(-4, 4):
+            served(
+                lambda i=i, index=index: m[
+                    tuple([i if type(item) is int else item for item in index])
+                ]
+            )
+    assert is_native("__getitem__", t, (2, 0, -1))
+    served(lambda: t[-3, -1, 4])
+
+
+def test_an_index_out_of_range_raises_as_in_python():
+    x, m = array((7,), dtypes.int32), array((4, 6), dtypes.int32)
+    for i in (7, -8, 2**31, 2**63, -(2**63) - 1, 2**64 + 3):
+        assert is_native("__getitem__", x, 3)
+        assert is_native("__getitem__", m, (3, 3))
+        for call in (lambda i=i: x[i], lambda i=i: m[i, 0], lambda i=i: m[0, i]):
+            with pytest.raises(IndexError, match=f"index {i} is out of range"):
+                call()
+    for other in (True, np.int64(3), 3.0, None, "3"):
+        with in_python():
+            wanted = outcome(lambda other=other: x[other])
+        found = outcome(lambda other=other: x[other])
+        if isinstance(wanted, tuple):
+            assert found == wanted
+        else:
+            same(found, wanted)
+    # Errors do not keep an index from getting a path.
+    MEMBERS["__getitem__"]._forget()
+    for _ in range(20):
+        with pytest.raises(IndexError):
+            x[9]
+    assert not MEMBERS["__getitem__"]._paths
+    for _ in range(2 * MEMBERS["__getitem__"]._gap + 4):
+        x[3]
+    served(lambda: x[-2])
+
+
+def test_parts_of_long_arrays_are_views():
+    long = fnp.arange(1 << 20).reshape(1 << 10, -1)
+    assert is_native("__getitem__", long, 3)
+    for i in (0, -1, 700):
+        served(lambda i=i: long[i])
+        assert np.shares_memory(long[i]._numpy(), long._numpy())
+    assert is_native("reshape", long, -1)
+    assert is_native("__getitem__", long, (slice(None), 3))  # by way of NumPy
+    agrees("__getitem__", long, (slice(None), 4))
+    agrees("T", long)
+
+
 def test_large_arrays():
     x = fnp.arange(100_000.0)
     for call, *args in (

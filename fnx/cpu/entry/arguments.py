@@ -57,6 +57,7 @@ def check(site: Site) -> str:
     return f"""
 define internal i1 @check(ptr %table, ptr %frame) {{
 entry:
+  %overflow.at = alloca i32
   {head("%first", Word.CHECKS, "ptr")}
   {head("%end", Word.OUTPUTS, "ptr")}
   br label %next
@@ -155,6 +156,33 @@ slice.parts:
     ptr %slice.first.at, ptr %slice.from, i64 {3 * 8}, i1 false)
   br label %holds
 
+index:  ; frame a is an int in [-d, d); as far as it is from b (taken modulo d), so many
+        ; times e bytes the pointer in frame c moves
+  {at("%index.class", "%x", layout.TYPE)}
+  %is.index = icmp eq ptr %index.class, {address(id(int))}
+  br i1 %is.index, label %index.value, label %differs
+index.value:
+  %given = call i64 @PyLong_AsLongLongAndOverflow(ptr %x, ptr %overflow.at)
+  %overflow = load i32, ptr %overflow.at
+  %exact = icmp eq i32 %overflow, 0
+  {field("%axis.size", "d")}
+  %from.end = icmp slt i64 %given, 0
+  %counted = add i64 %given, %axis.size
+  %place = select i1 %from.end, i64 %counted, i64 %given
+  %is.below = icmp ult i64 %place, %axis.size
+  %in.range = and i1 %exact, %is.below
+  br i1 %in.range, label %index.move, label %differs
+index.move:
+  %known = ptrtoint ptr %b to i64
+  %distance = sub i64 %place, %known
+  {field("%step", "e")}
+  %nbytes = mul i64 %distance, %step
+  {field("%moved.n", "c")}
+  {frame("%moved", "%moved.n", "ptr")}
+  %moved.to = getelementptr i8, ptr %moved, i64 %nbytes
+  store ptr %moved.to, ptr %moved.at
+  br label %holds
+
 dict:  ; frame a is a dict with b entries
   {at("%dict.class", "%x", layout.TYPE)}
   %is.dict = icmp eq ptr %dict.class, {address(id(dict))}
@@ -203,23 +231,23 @@ elements:
   {frame("%elements.first", "%target")}
   br label %element
 element:
-  %index = phi i64 [ 0, %elements ], [ %index.next, %element.put ]
-  %no.element = icmp eq i64 %index, %length
+  %element.n = phi i64 [ 0, %elements ], [ %element.next, %element.put ]
+  %no.element = icmp eq i64 %element.n, %length
   br i1 %no.element, label %holds, label %element.get
 element.get:
   %of.list = icmp eq i64 %op, {Check.LIST.value}
   br i1 %of.list, label %list.get, label %tuple.get
 list.get:
-  %from.list = call ptr @PyList_GetItem(ptr %x, i64 %index)
+  %from.list = call ptr @PyList_GetItem(ptr %x, i64 %element.n)
   br label %element.put
 tuple.get:
-  %from.tuple = call ptr @PyTuple_GetItem(ptr %x, i64 %index)
+  %from.tuple = call ptr @PyTuple_GetItem(ptr %x, i64 %element.n)
   br label %element.put
 element.put:
   %element.value = phi ptr [ %from.list, %list.get ], [ %from.tuple, %tuple.get ]
-  %element.at = getelementptr ptr, ptr %elements.first.at, i64 %index
+  %element.at = getelementptr ptr, ptr %elements.first.at, i64 %element.n
   store ptr %element.value, ptr %element.at
-  %index.next = add i64 %index, 1
+  %element.next = add i64 %element.n, 1
   br label %element
 
 float32:

@@ -23,7 +23,8 @@ from fnx.records import record
 
 # With more work than this (in elements), other Python threads may run meanwhile.
 _LONG_WORK = 50_000
-# With more elements, or more work, an operation takes long, and trying it out, too.
+# With more elements, or more work, an operation takes long, and trying it out, too;
+# views do not.
 _MOST_ELEMENTS, _MOST_WORK = 1 << 18, 1 << 22
 
 
@@ -55,11 +56,13 @@ def eager_loops(
 
     `addresses` are those of the functions of `steps.py`.
     """
-    if sum([math.prod(t.shape) for t in (*inputs, *outputs)]) > _MOST_ELEMENTS:
-        return None
+    elements = sum([math.prod(t.shape) for t in (*inputs, *outputs)])
+    only_views = elements > _MOST_ELEMENTS
     try:
         with np.errstate(all="ignore"):
-            seen, found = watch(replay, samples(inputs, 0))
+            # What only views an array never looks at its elements.
+            arrays = _unset(inputs) if only_views else samples(inputs, 0)
+            seen, found = watch(replay, arrays, only_views)
     except Exception:
         # `Unwatched`, `Unsupported`, or what the function makes of arrays that refuse.
         return None
@@ -71,7 +74,8 @@ def eager_loops(
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(
         addresses[RUN]
     )
-    if not all(_agrees(run, data, runnable, replay, kind) for kind in range(KINDS)):
+    tried = () if only_views else range(KINDS)
+    if not all(_agrees(run, data, runnable, replay, kind) for kind in tried):
         return None
     constants = [b.array for b in seen.blocks if b.kind == "constant"]
     is_long = seen.work > _LONG_WORK
@@ -145,6 +149,10 @@ KINDS = 4
 # How many booleans are true, and how many floats are special, in each kind of arrays.
 _TRUE = 0.5, 0.02, 0.98, 0.3
 _SPECIAL = 0.2, 0.0, 1.0, 0.0
+
+
+def _unset(types: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    return [np.empty(type_.shape, type_.dtype) for type_ in types]
 
 
 def samples(types: Sequence[Any], kind: int) -> list[np.ndarray[Any, Any]]:

@@ -5,14 +5,12 @@ Gives the LLVM text of the functions that build. Next on the walk: `table.py`.
 
 from __future__ import annotations
 
-from fnx.cpu.entry import layout
 from fnx.cpu.entry.rows import (
     ROW_WORDS,
     Build,
     Site,
     Word,
     address,
-    at,
     field,
     frame,
     head,
@@ -92,14 +90,19 @@ argument:  ; the object in frame a
   call void @Py_IncRef(ptr %argument.value)
   br label %push
 
-view:  ; an array of type b on the memory of frame a; c dtype, d rank, e points to how
-       ; many bytes into it, and the sizes
+view:  ; an array of type b on the memory of the array in frame a, from its pointer on;
+       ; c dtype, d rank, e points to how many bytes further, and the sizes
   {frame("%base", "%a", "ptr")}
+  {head("%held.first", Word.HELD)}
+  {head("%pointers.first", Word.POINTERS)}
+  %base.number = sub i64 %a, %held.first
+  %start.n = add i64 %pointers.first, %base.number
+  {frame("%start", "%start.n", "ptr")}
   {field("%dtype", "c", "ptr")}
   {field("%rank", "d")}
   {field("%place.sizes", "e", "ptr")}
   %view.value = call ptr @view(
-    ptr %base, ptr %b, ptr %dtype, i64 %rank, ptr %place.sizes)
+    ptr %base, ptr %start, ptr %b, ptr %dtype, i64 %rank, ptr %place.sizes)
   br label %push
 
 object:  ; the object b
@@ -152,9 +155,8 @@ failed:
 
 ; An array of another shape on the memory of a NumPy array.
 define internal ptr @view(
-  ptr %base, ptr %type, ptr %dtype, i64 %rank, ptr %place) {{
+  ptr %base, ptr %start, ptr %type, ptr %dtype, i64 %rank, ptr %place) {{
 entry:
-  {at("%start", "%base", layout.DATA)}
   %offset = load i64, ptr %place
   %memory = getelementptr i8, ptr %start, i64 %offset
   %sizes = getelementptr i64, ptr %place, i64 1

@@ -62,6 +62,7 @@ class Check(IntEnum):
     INTEGER64 = 13
     SLICE = 14
 
+    INDEX = 15
 
 class Build(IntEnum):
     """Rows that build the result; each leaves one value on the stack."""

@@ -17,7 +17,7 @@ import numpy as np
 from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.rows import ROW_WORDS, Build, Check, Word
 from fnx.records import record
-from fnx.runtime.backend import Argument, Called, CallForm, Leaf
+from fnx.runtime.backend import Argument, Called, CallForm, Index, Leaf
 
 if TYPE_CHECKING:  # native calls of eager operations need no compiler
     from fnx.runtime.plan import Plan
@@ -182,6 +182,17 @@ class _Builder:
             self.row("check", Check.SLICE, place, 0, first)
             for number, item in enumerate((value.start, value.stop, value.step)):
                 self.argument(first + number, item)
+        elif kind is Index:
+            moved = self.pointers + value.input
+            self.row(
+                "check",
+                Check.INDEX,
+                place,
+                value.value,
+                moved,
+                value.size,
+                value.stride,
+            )
         elif kind is int and -(2**63) <= value < 2**63:
             scratch = self.take(2)
             row = place, scratch, scratch + 1, value, value

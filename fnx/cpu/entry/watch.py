@@ -82,9 +82,10 @@ class _Call:
 
 
 class Watch:
-    """One run of a function, and what was seen."""
+    """One run of a function, and what was seen; it may be held to views of arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, only_views: bool = False) -> None:
+        self.only_views = only_views
         self.blocks: list[_Block] = []
         self.calls: list[_Call] = []
         self.made: list[Array] = []
@@ -266,6 +267,7 @@ class Watch:
 
     def copied(self, source: Array) -> Array:
         """A contiguous copy."""
+        self._check_steps()
         target = np.ascontiguousarray(source).reshape(source.shape)
         self.make(target)
         self.copy(source, target)
@@ -343,11 +345,16 @@ class Watch:
         """A plain operand: known memory, or a Python number of the function's own."""
         if type(value) in (bool, int, float, complex):
             return value
+        self._check_steps()
         if not isinstance(value, np.ndarray):
             raise Unwatched(f"an operand of type {type(value).__name__}")
         plain = np.asarray(value)
         self.place(plain)
         return plain
+
+    def _check_steps(self) -> None:
+        if self.only_views:
+            raise Unwatched("a step beside views")
 
     def _constant(self, value: Any, dtype: np.dtype[Any]) -> Array:
         return self.known("constant", 0, np.array(value, dtype)).array
@@ -390,10 +397,15 @@ class Watch:
 
 
 def watch(
-    function: Callable[..., Sequence[Any]], inputs: Sequence[Array]
+    function: Callable[..., Sequence[Any]],
+    inputs: Sequence[Array],
+    only_views: bool = False,
 ) -> tuple[Watch, list[Found]]:
-    """Runs `function(watcher, *inputs)`; what it did, and where its results lie."""
-    seen = Watch()
+    """Runs `function(watcher, *inputs)`; what it did, and where its results lie.
+
+    With `only_views` it may do nothing but view the inputs.
+    """
+    seen = Watch(only_views)
     results = function(seen, *[seen.input(*pair) for pair in enumerate(inputs)])
     return seen, seen.found(results)
 
