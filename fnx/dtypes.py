@@ -49,6 +49,9 @@ SUPPORTED: tuple[DType, ...] = (bool_, *_SIGNED, *_UNSIGNED, *_FLOATS, *_COMPLEX
 """Every dtype an array may have, in the order of the kinds."""
 
 _CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED}
+_NAMED: dict[Any, DType] = {
+    name: dtype for dtype in SUPPORTED for name in (dtype.type, dtype.name)
+}
 
 # The table of short names: printed in types, programs and error texts.
 _SHORT: dict[DType, str] = {
@@ -195,13 +198,18 @@ def scalar_dtype(value: bool | int | float | complex) -> DType:
     if not isinstance(value, np.generic):  # np.float64 is a float, and is not weak
         for kind in (bool, int, float, complex):
             if isinstance(value, kind):
-                return _python_dtype(kind)
+                return python_dtype(kind)
     raise ArgumentError(
         f"{value!r} of type {type(value).__name__} is no Python scalar."
     )
 
 
-def _python_dtype(kind: type) -> DType:
+def python_dtype(kind: type) -> DType:
+    """The dtype here of numbers of one of Python's classes.
+
+    >>> python_dtype(complex)
+    dtype('complex64')
+    """
     if kind is bool:
         return bool_
     if kind is int:
@@ -222,10 +230,25 @@ def as_dtype(spec: Any) -> DType:
     >>> as_dtype("float64"), as_dtype(int)
     (dtype('float64'), dtype('int32'))
     """
+    # The usual ones, in a third of the time: to ask whether it is a dtype is slow.
+    found, kind = None, spec.__class__
+    if kind is str or kind is type:
+        found = _NAMED.get(spec)
+    else:
+        own = getattr(spec, "dtype", spec)
+        if own is spec or not hasattr(spec, "shape"):
+            try:
+                found = _CANONICAL.get(own)
+            except TypeError:  # it is not hashable
+                found = None
+    return _meant(spec) if found is None else found
+
+
+def _meant(spec: Any) -> DType:
     if isinstance(spec, np.dtype):
         return _canonical(spec)
     if isinstance(spec, type) and spec in (bool, int, float, complex):
-        return _python_dtype(spec)
+        return python_dtype(spec)
     own = getattr(spec, "dtype", None)
     if isinstance(own, np.dtype) and not hasattr(spec, "shape"):
         return _canonical(own)
@@ -341,4 +364,4 @@ def _strong(node: _Node, weak: frozenset[DType], bits: int) -> DType:
         return joined
     kind = {"int": int, "float": float, "complex": complex}[joined]
     with default_dtypes(bits):
-        return _python_dtype(kind)
+        return python_dtype(kind)

@@ -21,8 +21,10 @@ from fnx.api.static import Divided
 from fnx.config import config
 from fnx.core import hooks
 from fnx.core.array import Array
+from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
 from fnx.locks import fork_safe_lock
+from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import (
     CallForm,
@@ -97,15 +99,19 @@ def maker() -> NativeCalls | None:
     """What makes calls native, from now on all of them; `None` where nothing can."""
     with lock:
         if not _made:
+            _made.append(None)  # for who asks while it is made
             site = CallSite(
                 jitted=functions["jitted"],
                 eager=functions["eager"],
                 owner=Array,
                 members=tuple(members),
                 array=ConcreteArray,
+                type=ArrayType,
+                arrays=making,
+                makers=making.MAKERS,
                 busy=hooks.busy,
             )
-            _made.append(native_calls(site))
+            _made[0] = native_calls(site)
             if _made[0] is not None:
                 _made[0].install()
         return _made[0]

@@ -1,7 +1,7 @@
 """Eager functions whose calls become native: what is called again and again.
 
 Receives a public function (`fnx.numpy.sin`, `x + y`); gives a `Function`, which is
-called like it. Once many operations have run eagerly (or a jitted function has become
+called like it. Once many arrays have been made eagerly (or a jitted function has become
 native), calls of `Function`s go through machine code, as those of jitted functions do:
 a call that comes repeatedly with the same argument types gets a path there. The path
 does what the Python function did, bit for bit: while one such call runs, the primitives
@@ -31,7 +31,7 @@ from fnx.core import hooks
 from fnx.core.trace import trace
 from fnx.core.types import ArrayType
 from fnx.dtypes import as_dtype, default_bits
-from fnx.runtime import eager
+from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import (
     Argument,
@@ -201,7 +201,7 @@ def _awake() -> None:
     native.maker()
 
 
-eager.awake = _awake
+making.awake = _awake
 
 
 # ---------------------------------------------------------------- the form of a call

@@ -18,8 +18,9 @@ from fnx.core.primitive import primitive
 from fnx.core.program import Atom, Eqn, Literal, Program, Var, params_key
 from fnx.core.types import ArrayType
 from fnx.records import record
+from fnx.runtime import array as making
 from fnx.runtime import eager
-from fnx.runtime.array import ConcreteArray, wrap
+from fnx.runtime.array import ConcreteArray
 
 Applied = tuple[Any, Mapping[str, Any]]
 
@@ -95,8 +96,8 @@ class Replay:
             finally:
                 restore(token)
             if single:
-                return wrap(found[0], outputs[0])
-            leaves = [wrap(*pair) for pair in zip(found, outputs, strict=True)]
+                return making.wrap(found[0], outputs[0])
+            leaves = [making.wrap(*pair) for pair in zip(found, outputs, strict=True)]
             return out_tree.unflatten(leaves)
 
         return replayed

@@ -7,12 +7,14 @@ any flag: NumPy's float64 stays float64. Python scalars become the default dtype
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant, tracing
@@ -25,13 +27,12 @@ from fnx.numpy.operands import (
     cast,
     is_scalar,
     literal,
-    own,
     pair,
     shape_tuple,
 )
 from fnx.ops.arithmetic import add, mul
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, reshape
-from fnx.runtime.array import from_numpy
+from fnx.runtime import array as making
 
 # ---------------------------------------------------------------- from values
 
@@ -59,9 +60,18 @@ def array(
     if order not in ("K", "A", "C", None):
         raise errors.OptionError(f"array: memory is row-major, order={order!r} is not")
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    found = _array(object, wanted)
-    missing = ndmin - found.ndim
-    return reshape(found, shape=(1,) * missing + found.shape) if missing > 0 else found
+    kind = object.__class__
+    if kind is np.ndarray:  # the usual kinds cost no more than this
+        found: Array = making.own(object)
+        if wanted is not None:
+            found = cast(found, wanted)
+    elif kind is list or kind is tuple:
+        found = _from_list(object, wanted)
+    else:
+        found = _from_other(object, wanted)
+    if ndmin and ndmin > found.ndim:
+        return reshape(found, shape=(1,) * (ndmin - found.ndim) + found.shape)
+    return found
 
 
 def asarray(
@@ -76,13 +86,13 @@ def asarray(
     >>> asarray(1.5)
     Array(1.5, dtype=float32, weak_type=True)
     """
-    if isinstance(a, Array) and dtype is None:
-        return a
-    if copy is False and not isinstance(a, Array):
+    if isinstance(a, Array):
+        return a if dtype is None else array(a, dtype, order=order)
+    if copy is False:
         raise errors.OptionError(
             f"asarray: copy=False, but {type(a).__name__} must be copied: it can change"
         )
-    return array(a, dtype, order=order)
+    return array(a, dtype, True, order)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -111,10 +121,11 @@ def from_dlpack(x: Any) -> Array:
     >>> from_dlpack(np.arange(3, dtype="int32"))
     Array([0, 1, 2], dtype=int32)
     """
-    return from_numpy(np.from_dlpack(x).view())
+    return making.from_numpy(np.from_dlpack(x))
 
 
-def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
+def _from_other(value: Any, dtype: np.dtype[Any] | None) -> Array:
+    """An array of what is neither a list nor exactly a NumPy array."""
     if isinstance(value, Array):
         return value if dtype is None else cast(value, dtype)
     if is_scalar(value):
@@ -125,35 +136,49 @@ def _array(value: Any, dtype: np.dtype[Any] | None) -> Array:
     if value is None:
         raise errors.ArgumentError("array: None is no value of an array")
     data = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
-    found_array = own(data)
-    return found_array if dtype is None else cast(found_array, dtype)
+    copied = making.own(data)
+    return copied if dtype is None else cast(copied, dtype)
 
 
 def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
-    if {*map(type, value)} == {float}:  # the usual case costs no more than this
-        return from_numpy(np.array(value, dtype or dtypes.default_float()))
-    leaves = {leaf.__class__: leaf for leaf in _leaves(value)}
     if dtype is None:
-        dtype = _leaf_dtype(value, leaves)
-    if any(issubclass(kind, Array) for kind in leaves) and tracing():
-        return _stacked([_array(item, dtype) for item in value])
+        dtype = _common_dtype(value)
+    if hooks.busy and tracing() and _has_arrays(value):
+        return _stacked([array(item, dtype) for item in value])
     try:
-        return from_numpy(np.array(value, dtype, order="C"))
+        return making.from_numpy(np.array(value, dtype))
     except ValueError as error:
         raise errors.ShapeError(
             f"array: the nested lists are ragged: {error}"
         ) from None
 
 
-def _leaf_dtype(value: Any, kinds: dict[type, Any]) -> np.dtype[Any]:
+def _has_arrays(value: Sequence[Any]) -> bool:
+    return any(isinstance(leaf, Array) for leaf in _leaves(value))
+
+
+def _common_dtype(value: Sequence[Any]) -> np.dtype[Any]:
     """The dtype that numbers in nested lists have together."""
-    if not kinds:
+    flat, kinds = value, {*map(type, value)}
+    while len(kinds) == 1:  # the usual case: numbers of one kind, equally deep
+        (kind,) = kinds
+        if kind in _SCALARS:
+            return dtypes.python_dtype(kind)
+        if kind is not list and kind is not tuple:
+            break
+        flat = list(itertools.chain.from_iterable(flat))
+        kinds = {*map(type, flat)}
+    leaves = {leaf.__class__: leaf for leaf in _leaves(value)}
+    if not leaves:
         return dtypes.default_float()
-    if all(is_scalar(leaf) for leaf in kinds.values()):
-        pairs = {pair(leaf) for leaf in kinds.values()}
+    if all(is_scalar(leaf) for leaf in leaves.values()):
+        pairs = {pair(leaf) for leaf in leaves.values()}
     else:
         pairs = {_leaf_pair(leaf) for leaf in _leaves(value)}
     return dtypes.promote(*pairs)[0]
+
+
+_SCALARS = frozenset({bool, int, float, complex})
 
 
 def _leaf_pair(leaf: Any) -> tuple[np.dtype[Any], bool]:
@@ -297,7 +322,7 @@ def arange(
     if stop is None:
         values = [0, values[0], *values[1:]]
     if not dtypes.is_integer(found):
-        return from_numpy(np.arange(*values).astype(found))
+        return making.from_numpy(np.arange(*values).astype(found))
     first, last, stride = [*values, 1][:3]
     size = max(0, -int((first - last) // stride))
     counted = iota(shape=(size,), dtype=found, axis=0)

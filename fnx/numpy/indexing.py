@@ -17,14 +17,14 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
-from fnx.numpy.operands import Shape, broadcast, cast, common_shape, own
+from fnx.numpy.operands import Shape, broadcast, cast, common_shape
 from fnx.ops import elementwise as ops
 from fnx.ops.arithmetic import add, select
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.index import dynamic_slice
 from fnx.ops.shape import concatenate, part_of, reshape, reverse, slice_
 from fnx.records import record
-from fnx.runtime.array import from_numpy
+from fnx.runtime.array import from_numpy, own
 
 MODES = {
     None: None,

@@ -21,14 +21,13 @@ from fnx.core.trace import constant, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.elementwise import convert
 from fnx.ops.shape import broadcast_in_dim
-from fnx.runtime.array import from_numpy
+from fnx.runtime import array as making
 
 Shape = tuple[int, ...]
 DTypeLike = Any
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 
 _SCALARS = (bool, int, float, complex)
-_SUPPORTED = frozenset(dtypes.SUPPORTED)
 
 
 def is_scalar(x: object) -> bool:
@@ -44,7 +43,7 @@ def read(function: str, x: Any, position: int = 0) -> Any:
     if isinstance(x, Array) or x.__class__ in _SCALARS:
         return x
     if isinstance(x, np.ndarray | np.generic):
-        return own(x)
+        return making.own(x)
     if hasattr(x, "__jax_array__"):
         return read(function, x.__jax_array__(), position)
     if isinstance(x, _SCALARS):  # a subclass, such as an IntEnum
@@ -54,14 +53,6 @@ def read(function: str, x: Any, position: int = 0) -> Any:
         f"{function} takes arrays and scalars, got {type(x).__name__} at position "
         f"{position}. Convert it with fnx.numpy.array(...) first."
     )
-
-
-def own(x: Any) -> Array:
-    """A NumPy array (or scalar) as an array of ours: a copy, its dtype kept."""
-    # A copy, since the caller may write into the array later.
-    if x.__class__ is np.ndarray and x.dtype in _SUPPORTED:
-        return from_numpy(x.copy())  # the usual case, in half the time
-    return from_numpy(np.array(x, dtypes.as_dtype(x.dtype), order="C"))
 
 
 def as_array(function: str, x: Any, position: int = 0) -> Array:

@@ -7,6 +7,7 @@ Next on the walk: `eager.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from fnx import errors
 from fnx.core.array import Array
 from fnx.core.types import ArrayType
+from fnx.dtypes import as_dtype
 
 
 class ConcreteArray(Array):
@@ -95,8 +97,27 @@ class DeletedArray(ConcreteArray):
     __str__ = __repr__
 
 
+# Making eager calls native takes as long as some thousand of them take in Python, so
+# that is when it pays: after so many arrays. `api.promote` puts in `awake` what is
+# called then, once.
+_asleep = 5000
+
+
+def awake() -> None:
+    """Nothing to be done."""
+
+
+def _doze() -> None:
+    global _asleep
+    _asleep = max(_asleep - 1, 0)
+    if not _asleep:
+        awake()
+
+
 def wrap(data: Any, type: ArrayType) -> ConcreteArray:
     """A fresh NumPy result as an array: contiguous, of the type's dtype, read-only."""
+    if _asleep:
+        _doze()
     if data.__class__ is not np.ndarray or not data.flags.c_contiguous:
         data = np.ascontiguousarray(data).reshape(type.shape)
     data.setflags(False)  # to be written; by its name the option takes twice as long
@@ -106,6 +127,24 @@ def wrap(data: Any, type: ArrayType) -> ConcreteArray:
 def from_numpy(data: np.ndarray[Any, Any], weak: bool = False) -> ConcreteArray:
     """A NumPy array as an array that shares its memory; nobody may write to it."""
     return wrap(data, ArrayType(data.shape, data.dtype, weak))
+
+
+def own(data: Any) -> ConcreteArray:
+    """A NumPy array (or scalar) as an array of ours: a copy, its dtype kept.
+
+    Raises `DTypeError` for dtypes that arrays cannot have.
+    """
+    # A copy, since the caller may write into the array later.
+    return from_numpy(np.array(data, as_dtype(data.dtype), order="C"))
+
+
+# Native calls put functions in machine code in the place of these. Whoever makes many
+# arrays looks them up in this module when it makes one.
+MAKERS: dict[str, Callable[..., Any]] = {
+    "wrap": wrap,
+    "from_numpy": from_numpy,
+    "own": own,
+}
 
 
 def _restore(data: np.ndarray[Any, Any], type: ArrayType) -> ConcreteArray:

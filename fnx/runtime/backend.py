@@ -8,7 +8,7 @@ loads them, and the compiler. Next on the walk: `fnx.cpu`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -111,8 +111,9 @@ class CallSite:
     """All that can be called in machine code.
 
     `jitted` and `eager` are classes of functions; `members` are of the second one, and
-    methods of the class `owner`. `array` is the class of arrays that paths take, and
-    while `busy` has elements every call is made in Python.
+    methods of the class `owner`. `array` is the class of arrays that paths take, whose
+    `type` is a `type`; `makers` are functions of the module `arrays` to be replaced.
+    While `busy` has elements every call that paths could serve is made in Python.
     """
 
     jitted: Functions
@@ -120,6 +121,9 @@ class CallSite:
     owner: Any
     members: Sequence[Member]
     array: Any
+    type: Any
+    arrays: Any
+    makers: Mapping[str, Callable[..., Any]]
     busy: list[None]
 
 

@@ -18,7 +18,8 @@ from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
 from fnx.core.trace import Tracer, leaked
 from fnx.core.types import ArrayType
-from fnx.runtime.array import ConcreteArray, wrap
+from fnx.runtime import array as making
+from fnx.runtime.array import ConcreteArray
 
 
 class _ErrorSettings:
@@ -75,11 +76,9 @@ def evaluate(
         values = primitive.reference(*arrays, **params)
     finally:
         _errors.reset(token)
-    if _asleep:
-        _doze()
     if primitive.multiple:
-        return tuple([wrap(*pair) for pair in zip(values, out, strict=True)])
-    return wrap(values, out)
+        return tuple([making.wrap(*pair) for pair in zip(values, out, strict=True)])
+    return making.wrap(values, out)
 
 
 def ignore_errors() -> Any:
@@ -90,22 +89,6 @@ def ignore_errors() -> Any:
 def restore_errors(token: Any) -> None:
     """Ends what `ignore_errors` began, which gave `token`."""
     _errors.reset(token)
-
-
-# Making eager calls native takes as long as this many of them take in Python, so that
-# is when it pays. `api.promote` puts in `awake` what is called then, once.
-_asleep = 5000
-
-
-def awake() -> None:
-    """Nothing to be done."""
-
-
-def _doze() -> None:
-    global _asleep
-    _asleep = max(_asleep - 1, 0)
-    if not _asleep:
-        awake()
 
 
 # The output types of what has been inferred outside of traces.
@@ -134,7 +117,7 @@ def _inferred(
 
 def constant(literal: Literal) -> ConcreteArray:
     """A literal as a concrete array of rank 0."""
-    return wrap(np.asarray(literal.value), literal.type)
+    return making.wrap(np.asarray(literal.value), literal.type)
 
 
 def _concrete(arg: Any) -> ConcreteArray:
@@ -145,7 +128,7 @@ def _concrete(arg: Any) -> ConcreteArray:
     if isinstance(arg, Literal):
         return constant(arg)
     if isinstance(arg, np.ndarray | np.generic):
-        return wrap(np.array(arg), ArrayType(arg.shape, arg.dtype))
+        return making.wrap(np.array(arg), ArrayType(arg.shape, arg.dtype))
     return constant(Literal(arg))
 
 

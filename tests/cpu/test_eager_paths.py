@@ -666,11 +666,11 @@ def test_threads():
 _ALONE = """
 import sys
 import fnx.numpy as fnp
-from fnx.runtime import eager
+from fnx.runtime import array
 x = fnp.arange(3.0)
 y = x + 1
 assert "llvmlite" not in sys.modules
-for _ in range(eager._asleep + 100):
+for _ in range(array._asleep + 100):
     y = x + 1
 assert "llvmlite" in sys.modules
 assert y.tolist() == [1.0, 2.0, 3.0]

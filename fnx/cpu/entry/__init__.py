@@ -60,18 +60,21 @@ class NativeCalls:
         layout.check()
         self.site = site
         text = walker_text(_addresses(site))
-        names = ["jitted", "eager", "enter", "nothing", *STEP_FUNCTIONS]
+        makers = [f"make_{name}" for name in site.makers]
+        names = ["jitted", "eager", "enter", "nothing", *STEP_FUNCTIONS, *makers]
         # Little of a call is spent here: code made in a hurry is fast enough.
         self.code = jit.load(jit.assemble(text, opt=0), names, imports())
         self.steps = {name: self.code.address(name) for name in STEP_FUNCTIONS}
-        self._test()
         self._definitions: list[_Method] = []
         self._methods = [
             (functions.owner, "__call__", self._method(functions.owner, name))
             for name, functions in (("jitted", site.jitted), ("eager", site.eager))
         ]
+        for name in site.makers:
+            self._methods.append((site.arrays, name, self._maker(name)))
         for member in site.members:
             self._methods.append((site.owner, member.name, self._member(member)))
+        self._test()
 
     def _method(self, owner: Any, symbol: str) -> Any:
         """The code as `__call__` of a class."""
@@ -89,16 +92,25 @@ class NativeCalls:
         """
         doc = member.function.__doc__
         definition = self._definition(member.name, doc, "eager")
-        new: Any = ctypes.PYFUNCTYPE(
-            ctypes.py_object, _MethodAt, ctypes.py_object, ctypes.c_void_p
-        )(layout.python_address("PyCFunction_NewEx"))
-        found = new(definition, member.function, None)
+        found = self._function(definition, member.function)
         if member.is_property:
             return property(found, doc=doc)
         wrap: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
             layout.python_address("PyInstanceMethod_New")
         )
         return wrap(found)
+
+    def _maker(self, name: str) -> Any:
+        """The code that makes arrays, as a function."""
+        doc = self.site.makers[name].__doc__
+        return self._function(self._definition(name, doc, f"make_{name}"), None)
+
+    def _function(self, definition: Any, bound: Any) -> Any:
+        """A built-in function that is bound to an object."""
+        new: Any = ctypes.PYFUNCTYPE(
+            ctypes.py_object, _MethodAt, ctypes.py_object, ctypes.c_void_p
+        )(layout.python_address("PyCFunction_NewEx"))
+        return new(definition, bound, None)
 
     def _definition(self, name: str, doc: str | None, symbol: str) -> Any:
         address, flags = self.code.address(symbol), _FASTCALL | _KEYWORDS
@@ -176,6 +188,20 @@ class NativeCalls:
             raise Unsupported("an array of the result is not what it should be")
         if flat._data.base is not x or flat._data.shape != (6,) or table.hits != 1:
             raise Unsupported("a view in the result is not what it should be")
+        for name in self.site.makers:
+            self._test_maker(name)
+
+    def _test_maker(self, name: str) -> None:
+        """Raises `Unsupported` unless what it makes is what Python makes."""
+        data, slow = np.ones((2, 3), np.float32), self.site.makers[name]
+        args = (data, self.site.type((2, 3), dtypes.float32))[: 1 + (name == "wrap")]
+        made = self._maker(name)
+        # The second call finds what the first one noted.
+        for wanted, found in ((slow(*args), made(*args)), (slow(*args), made(*args))):
+            shares = [x._data is data for x in (wanted, found)]
+            same = wanted.type is found.type and shares[0] == shares[1]
+            if not same or found._data.flags.writeable or found._data.sum() != 6:
+                raise Unsupported(f"{name} makes another array")
 
     def _enter(self, table: Table, args: tuple[Any, ...]) -> Any:
         """The result of a call through one table; `NO_MATCH` if it does not fit."""
@@ -205,14 +231,18 @@ def _addresses(site: CallSite) -> Site:
     option = layout.slot_offset(Config, "strong_zero")
     layout.check_slot(config, option, config.strong_zero)
     data, type_ = (layout.slot_offset(site.array, n) for n in ("_data", "type"))
-    values = np.zeros(1), object()
+    values = np.zeros((), np.float32), site.type((), dtypes.float32)
     array = site.array(*values)
     layout.check_slot(array, data, values[0])
     layout.check_slot(array, type_, values[1])
+    dtype = layout.slot_offset(site.type, "dtype")
+    layout.check_slot(values[1], dtype, dtypes.float32)
     return Site(
         array=id(site.array),
         array_data=data,
         array_type=type_,
+        type_dtype=dtype,
+        makers={name: id(function) for name, function in site.makers.items()},
         busy=id(site.busy),
         bits=id(dtypes.default_bits_variable),
         strong_zero=id(config) + option,

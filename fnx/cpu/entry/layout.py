@@ -33,6 +33,7 @@ _MEMBER, _OFFSET = 40, 16
 # Rows of NumPy's table of C functions and types.
 _NUMPY = {
     "PyArray_Type": 2,
+    "PyArray_NewCopy": 85,
     "PyArray_NewFromDescr": 94,
     "PyArray_SetBaseObject": 282,
     "PyDataMem_SetHandler": 304,

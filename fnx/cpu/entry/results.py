@@ -1,6 +1,6 @@
 """The result of a native call: arrays and containers, built from the rows of a table.
 
-Gives the LLVM text of the functions that build. Next on the walk: `table.py`.
+Gives the LLVM text of the functions that build. Next on the walk: `making.py`.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Next on the walk: `table.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from fnx.records import record
@@ -61,8 +62,8 @@ class Check(IntEnum):
     INTEGER32 = 12
     INTEGER64 = 13
     SLICE = 14
-
     INDEX = 15
+
 
 class Build(IntEnum):
     """Rows that build the result; each leaves one value on the stack."""
@@ -96,6 +97,8 @@ class Site:
     array: int  # the class of arrays and its slots
     array_data: int
     array_type: int
+    type_dtype: int  # a slot of the class of types
+    makers: Mapping[str, int]  # the Python functions behind those of `making.py`
     busy: int  # a list that is empty while native calls are allowed
     bits: int  # the context variable of the default width of dtypes
     strong_zero: int  # the address of the option's slot in `config`

@@ -11,7 +11,7 @@ A call owns a *frame* of words on the stack: values, pointers for the plan, the 
 that it holds references to, scalars, and a stack from which the result is built.
 The words of a row after its operation are called a, b, c, d and e; "frame a" is the
 word number a of the frame. Next on the walk:
-`arguments.py`, `running.py`, `results.py`, which print its three parts.
+`arguments.py`, `running.py`, `results.py`, `making.py`, which print its parts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from fnx.cpu.entry import layout
 from fnx.cpu.entry.arguments import NAMES_MATCH, NUMBERS, check
+from fnx.cpu.entry.making import makers
 from fnx.cpu.entry.results import CONTAINERS, build, wrap
 from fnx.cpu.entry.rows import NO_MATCH, Caller, Site, Word, address, at, frame, head
 from fnx.cpu.entry.running import LET_GO, NOTHING, RUN, outputs
@@ -31,7 +32,7 @@ def walker_text(site: Site) -> str:
     calls = [_call(site, caller) for caller in site.callers]
     arguments = *calls, _CALLS, _enter(), NAMES_MATCH, check(site), NUMBERS
     running = outputs(), RUN, STEPS, LET_GO, NOTHING
-    results = build(), wrap(site), CONTAINERS
+    results = build(), wrap(site), CONTAINERS, makers(site)
     declared = [f"declare {line}" for line in _DECLARED.values()]
     return "\n".join((*arguments, *running, *results, *declared)) + "\n"
 
@@ -49,6 +50,7 @@ def imports() -> Mapping[str, int]:
 _DECLARED = {
     "Py_IncRef": "void @Py_IncRef(ptr)",
     "Py_DecRef": "void @Py_DecRef(ptr)",
+    "PyArray_NewCopy": "ptr @PyArray_NewCopy(ptr, i32)",
     "PyArray_NewFromDescr": (
         "ptr @PyArray_NewFromDescr(ptr, ptr, i32, ptr, ptr, ptr, i32, ptr)"
     ),
@@ -81,6 +83,7 @@ _DECLARED = {
     "PyType_GenericAlloc": "ptr @PyType_GenericAlloc(ptr, i64)",
     "llvm.fabs.f32": "float @llvm.fabs.f32(float)",
     "llvm.fabs.f64": "double @llvm.fabs.f64(double)",
+    "llvm.fshl.i64": "i64 @llvm.fshl.i64(i64, i64, i64)",
     "llvm.memcpy.p0.p0.i64": "void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     "llvm.memset.p0.i64": "void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
 }
