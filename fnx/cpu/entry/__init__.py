@@ -61,44 +61,41 @@ class NativeCalls:
         self.site = site
         text = walker_text(_addresses(site))
         makers = [f"make_{name}" for name in site.makers]
-        names = ["jitted", "eager", "enter", "nothing", *STEP_FUNCTIONS, *makers]
-        # Little of a call is spent here: code made in a hurry is fast enough.
-        self.code = jit.load(jit.assemble(text, opt=0), names, imports())
+        members = [f"member_{number}" for number in range(len(site.members))]
+        names = ["jitted", "eager", "enter", "nothing", *STEP_FUNCTIONS]
+        # More effort would not make a call shorter; less would, by a tenth, longer.
+        code = jit.assemble(text, opt=1)
+        self.code = jit.load(code, [*names, *makers, *members], imports())
         self.steps = {name: self.code.address(name) for name in STEP_FUNCTIONS}
         self._definitions: list[_Method] = []
-        self._methods = [
-            (functions.owner, "__call__", self._method(functions.owner, name))
-            for name, functions in (("jitted", site.jitted), ("eager", site.eager))
-        ]
+        self._methods: list[tuple[Any, str, Any]] = []
+        for name, functions in (("jitted", site.jitted), ("eager", site.eager)):
+            owner, doc = functions.owner, functions.owner.__call__.__doc__
+            method = self._method(owner, self._definition("__call__", doc, name))
+            self._methods.append((owner, "__call__", method))
         for name in site.makers:
             self._methods.append((site.arrays, name, self._maker(name)))
-        for member in site.members:
-            self._methods.append((site.owner, member.name, self._member(member)))
+        for symbol, member in zip(members, site.members, strict=True):
+            self._methods.append(
+                (site.owner, member.name, self._member(member, symbol))
+            )
         self._test()
 
-    def _method(self, owner: Any, symbol: str) -> Any:
-        """The code as `__call__` of a class."""
-        definition = self._definition("__call__", owner.__call__.__doc__, symbol)
+    def _method(self, owner: Any, definition: Any) -> Any:
+        """The code as a method of a class."""
         new: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, _MethodAt)(
             layout.python_address("PyDescr_NewMethod")
         )
         return new(owner, definition)
 
-    def _member(self, member: Member) -> Any:
-        """The code as a method or property: it is given the function, then the array.
-
-        The first is what a built-in function is bound to, the second what its wrapper
-        puts before the arguments when it is found in an array.
-        """
+    def _member(self, member: Member, symbol: str) -> Any:
+        """The code of a member as a method, or as a property."""
         doc = member.function.__doc__
-        definition = self._definition(member.name, doc, "eager")
-        found = self._function(definition, member.function)
         if member.is_property:
-            return property(found, doc=doc)
-        wrap: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(
-            layout.python_address("PyInstanceMethod_New")
-        )
-        return wrap(found)
+            definition = self._definition(member.name, doc, "eager")
+            return property(self._function(definition, member.function), doc=doc)
+        # A method of all objects: `Array.sum(x)` is for what is no array, too.
+        return self._method(object, self._definition(member.name, doc, symbol))
 
     def _maker(self, name: str) -> Any:
         """The code that makes arrays, as a function."""
@@ -247,6 +244,7 @@ def _addresses(site: CallSite) -> Site:
         bits=id(dtypes.default_bits_variable),
         strong_zero=id(config) + option,
         callers=(_caller("jitted", site.jitted), _caller("eager", site.eager)),
+        members=tuple([id(member.function) for member in site.members]),
     )
 
 

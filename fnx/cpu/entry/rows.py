@@ -103,6 +103,7 @@ class Site:
     bits: int  # the context variable of the default width of dtypes
     strong_zero: int  # the address of the option's slot in `config`
     callers: tuple[Caller, ...]
+    members: tuple[int, ...]  # the functions behind the methods of arrays
 
 
 def address(value: int) -> str:

@@ -30,6 +30,7 @@ from fnx.cpu.entry.steps import STEPS
 def walker_text(site: Site) -> str:
     """The module that defines the methods."""
     calls = [_call(site, caller) for caller in site.callers]
+    calls += [_member(*pair) for pair in enumerate(site.members)]
     arguments = *calls, _CALLS, _enter(), NAMES_MATCH, check(site), NUMBERS
     running = outputs(), RUN, STEPS, LET_GO, NOTHING
     results = build(), wrap(site), CONTAINERS, makers(site)
@@ -148,23 +149,41 @@ unknown:
   call void @Py_DecRef(ptr %paths)
   br label %slow
 slow:
-  %named = call i64 @length(ptr %names)
-  %total = add i64 %count, %named
-  %more = add i64 %total, 1
-  %all = alloca ptr, i64 %more
-  store ptr %self, ptr %all
-  %rest = getelementptr ptr, ptr %all, i64 1
-  %nbytes = mul i64 %total, 8
-  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %nbytes, i1 false)
-  %given = add i64 %count, 1
-  %answer = call ptr @PyObject_Vectorcall(
-    ptr {address(caller.slow)}, ptr %all, i64 %given, ptr %names)
+  %answer = call ptr @with_first(ptr @PyObject_Vectorcall,
+    ptr {address(caller.slow)}, ptr %self, ptr %args, i64 %count, ptr %names)
+  ret ptr %answer
+}}
+"""
+
+
+def _member(number: int, function: int) -> str:
+    """A method of arrays: the eager function is given the array first."""
+    return f"""
+define ptr @member_{number}(ptr %self, ptr %args, i64 %count, ptr %names) {{
+  %answer = call ptr @with_first(ptr @eager,
+    ptr {address(function)}, ptr %self, ptr %args, i64 %count, ptr %names)
   ret ptr %answer
 }}
 """
 
 
 _CALLS = """
+; A function, called as %call does it, with one more argument before the others.
+define internal ptr @with_first(
+  ptr %call, ptr %function, ptr %first, ptr %args, i64 %count, ptr %names) {
+  %named = call i64 @length(ptr %names)
+  %total = add i64 %count, %named
+  %more = add i64 %total, 1
+  %all = alloca ptr, i64 %more
+  store ptr %first, ptr %all
+  %rest = getelementptr ptr, ptr %all, i64 1
+  %nbytes = mul i64 %total, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %rest, ptr %args, i64 %nbytes, i1 false)
+  %given = add i64 %count, 1
+  %answer = call ptr %call(ptr %function, ptr %all, i64 %given, ptr %names)
+  ret ptr %answer
+}
+
 ; The length of a tuple, or 0 where there is none.
 define internal i64 @length(ptr %tuple) {
   %none = icmp eq ptr %tuple, null
