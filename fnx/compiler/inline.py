@@ -30,7 +30,7 @@ def _expand(
             parts = eqn.primitive.hoisted(eqn)
             if parts is not None:
                 # What a loop computes anew in every round is computed before it.
-                held = Program((), parts, eqn.outputs)
+                held = Program((), tuple(parts), eqn.outputs)
                 env.update(zip(eqn.outputs, _expand(held, env, eqns), strict=True))
                 continue
             outputs = tuple([Var(var.type) for var in eqn.outputs])

@@ -16,6 +16,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.fission import products_before, sums_after
 from fnx.control.held import (
     both,
     either,
@@ -236,23 +237,13 @@ class _Scan(Primitive):
         params = {"program": with_outputs(program, needed, kept), "shape": slim}
         return equation_like(eqn, inputs, chosen(eqn.outputs, kept), params)
 
-    def hoisted(self, eqn: Eqn) -> tuple[Eqn, Eqn] | None:
-        """What depends on the constants alone, before the loop."""
-        shape: Shape = eqn.params["shape"]
-        program: Program = eqn.params["program"]
-        found = invariant(program, shape.consts, copies=False)
-        if found is None:
-            return None
-        early, late = found
-        inputs = eqn.inputs[shape.first :]
-        before = hoisted_equation(eqn, early, inputs[: shape.consts])
-        count = len(before.outputs)
-        params = {
-            "program": late,
-            "shape": replace(shape, consts=shape.consts + count),
-        }
-        after = (*eqn.inputs[: shape.first], *before.outputs, *inputs)
-        return before, equation_like(eqn, after, eqn.outputs, params)
+    def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
+        """What depends on constants or rows alone before the loop, sums after it."""
+        for taken_out in (invariants_before, products_before, sums_after):
+            found = taken_out(eqn)
+            if found is not None:
+                return found
+        return None
 
     def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:
         """A loop of machine code."""
@@ -456,3 +447,20 @@ def _batched_counts(
     ends, ys = parted(results, shape.carry)
     stacks = zip(ys, wanted[shape.carry :], strict=True)
     return (*ends, *[swapped(y) if has else y for y, has in stacks]), wanted
+
+
+# ---------------------------------------------------------------- invariants
+
+
+def invariants_before(eqn: Eqn) -> Sequence[Eqn] | None:
+    """A scan before which is computed what depends on its constants alone."""
+    shape: Shape = eqn.params["shape"]
+    found = invariant(eqn.params["program"], shape.consts, copies=False)
+    if found is None:
+        return None
+    count, inputs = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
+    before = hoisted_equation(eqn, found[0], inputs[: shape.consts])
+    consts = shape.consts + len(before.outputs)
+    params = {"program": found[1], "shape": replace(shape, consts=consts)}
+    after = (*count, *before.outputs, *inputs)
+    return before, equation_like(eqn, after, eqn.outputs, params)

@@ -240,7 +240,7 @@ class _While(Primitive):
         outputs = chosen(eqn.outputs, (*carry, *[True for _ in number], *rows))
         return equation_like(eqn, chosen(eqn.inputs, needed), outputs, params)
 
-    def hoisted(self, eqn: Eqn) -> tuple[Eqn, Eqn] | None:
+    def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """What depends on the body's constants alone, before the loop."""
         shape: Rounds = eqn.params["shape"]
         found = invariant(eqn.params["body"], shape.consts, copies=False)

@@ -132,8 +132,11 @@ class Primitive:
         """
         return eqn
 
-    def hoisted(self, eqn: Eqn) -> tuple[Eqn, Eqn] | None:
-        """The equation cut in what is the same in every round of it, and the rest."""
+    def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
+        """Equations that do the same; what need not be done in a loop is outside of it.
+
+        `None` if there is nothing to be taken out.
+        """
         return None
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:

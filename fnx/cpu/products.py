@@ -16,8 +16,8 @@ from fnx.cpu.threads import cpus
 from fnx.records import record
 from fnx.runtime.plan import MatmulStep
 
-LEAST = 2**20
-"""Multiply-adds of a piece at least, thirty microseconds."""
+LEAST = 2**18
+"""Multiply-adds of a piece at least, some microseconds."""
 
 MANY = 2**31
 """Multiply-adds of which there are two pieces for each processor, for balance."""
@@ -65,8 +65,8 @@ def cut(m: int, n: int, k: int, processors: int) -> Cut:
     The longer side is halved: square blocks read least, and BLAS packs what it reads
     anew for each. There are as many as processors, if each is worth a thread.
 
-    >>> cut(100, 100, 100, 4)
-    Cut(rows=100, columns=100, down=1, across=1)
+    >>> cut(80, 80, 80, 4)
+    Cut(rows=80, columns=80, down=1, across=1)
     >>> cut(1024, 1024, 256, 4)
     Cut(rows=512, columns=512, down=2, across=2)
     """

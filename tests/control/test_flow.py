@@ -263,3 +263,59 @@ def test_mistakes_are_explained(text):
     with pytest.raises(errors.FnxError) as caught:
         BAD[text]()
     assert text in str(caught.value)
+
+
+# ---------------------------------------------------------------- products of rows
+
+WEIGHTS = np.random.default_rng(7).normal(size=(2, 20, 20)) * 0.2
+SERIES = np.random.default_rng(8).normal(size=(6, 17, 20))
+
+
+def recurrent(weights, bias, series, reverse=False):
+    def body(state, x):
+        state = fnp.tanh(state @ weights[0] + fnp.sin(x) @ weights[1] + bias)
+        return state, state.sum(1)
+
+    begin = fnp.zeros((17, 20), np.float64)
+    return lax.scan(body, begin, series, reverse=reverse)
+
+
+def recurrent_plain(weights, bias, series, reverse=False):
+    state, rows = np.zeros((17, 20)), {}
+    for i in reversed(range(6)) if reverse else range(6):
+        state = fnp.tanh(state @ weights[0] + fnp.sin(series[i]) @ weights[1] + bias)
+        rows[i] = state.sum(1)
+    return state, fnp.stack([rows[i] for i in range(6)])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_products_of_rows_are_made_outside_of_the_loop(reverse):
+    args = WEIGHTS, np.arange(20.0) * 0.1, SERIES
+
+    def scalar(f):
+        def loss(*args):
+            last, rows = f(*args, reverse=reverse)
+            return (last * last).sum() + (rows * np.arange(17.0)).sum()
+
+        return loss
+
+    for found, wanted in zip(
+        fnx.jit(lambda *a: recurrent(*a, reverse=reverse))(*args),
+        recurrent_plain(*args, reverse=reverse),
+        strict=True,
+    ):
+        close(found, wanted)
+    found = fnx.jit(fnx.grad(scalar(recurrent), (0, 1, 2)))
+    wanted = fnx.grad(scalar(recurrent_plain), (0, 1, 2))(*args)
+    for x, y in zip(found(*args), wanted, strict=True):
+        close(x, y)
+    plan = found.lower(*args).as_text("plan")
+    loops = [row for row in plan.split("\n") if "      " in row and "@" in row]
+    assert sum(" @ " in row for row in loops) == 2  # one product a round, each way
+    mapped = fnx.jit(fnx.vmap(fnx.grad(scalar(recurrent)), (0, None, 0)))
+    weights, series = np.stack([WEIGHTS, -WEIGHTS]), np.stack([SERIES, SERIES + 1])
+    each = [
+        fnx.grad(scalar(recurrent_plain))(w, args[1], s)
+        for w, s in zip(weights, series, strict=True)
+    ]
+    close(mapped(weights, args[1], series), np.stack(each))

@@ -1,0 +1,181 @@
+"""What a scan need not do row by row: products of rows, before the loop or after it.
+
+A product that depends on the rows alone, not on the carry, is one large product over
+all rows before the loop. Products of which the carry is the sum (the gradients of
+weights) are one product after the loop, over rows that the loop stacks. Large products
+are shared by threads, and read memory once for many rows.
+Receives the equation of a scan; gives equations that do the same, or `None`.
+Next on the walk: `while_loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fnx.control.call import call
+from fnx.control.held import new_vars
+from fnx.control.rounds import stacked
+from fnx.core.primitive import MappedAxis
+from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.simplify import simplify
+from fnx.ops.arithmetic import add
+from fnx.ops.dot import dot_general
+from fnx.ops.reduce import reduce_sum
+from fnx.transforms.batch import batch_program
+
+_MOST = 2**28
+"""Bytes that may be stacked so that products are made at once."""
+
+
+def products_before(eqn: Eqn) -> list[Eqn] | None:
+    """A scan whose products of rows are made before it."""
+    shape, program = eqn.params["shape"], eqn.params["program"]
+    if shape.counted or shape.length < 2:
+        return None
+    consts = program.inputs[: shape.consts]
+    rows = program.inputs[shape.consts + shape.carry :]
+    early = _of_rows(program, consts, rows)
+    late = [e for e in program.eqns if e not in early or e.primitive is not dot_general]
+    read = {atom for e in late if e not in early for atom in e.inputs}
+    read.update(program.outputs)
+    wanted = [
+        e.outputs[0]
+        for e in early
+        if e.primitive is dot_general and e.outputs[0] in read
+    ]
+    if not wanted or not _fits(wanted, shape.length):
+        return None
+    first = simplify(Program((*consts, *rows), tuple(early), tuple(wanted)))
+    mapped = (False,) * len(consts) + (True,) * len(rows)
+    lifted, _ = batch_program(first, MappedAxis(None, shape.length), mapped)
+    stacks = new_vars(lifted.output_types)
+    given = (*eqn.inputs[: shape.consts], *eqn.inputs[shape.consts + shape.carry :])
+    params = {"program": lifted, "name": "products of rows"}
+    before = Eqn(call, given, stacks, params, eqn.source)
+    rest = Program((*program.inputs, *wanted), tuple(late), program.outputs)
+    inputs = (*eqn.inputs, *stacks)
+    after = {"program": simplify(rest), "shape": shape}
+    return [before, Eqn(eqn.primitive, inputs, eqn.outputs, after, eqn.source)]
+
+
+def _of_rows(program: Program, consts: Sequence[Var], rows: Sequence[Var]) -> list[Eqn]:
+    """The equations that depend on rows, but not on the carry."""
+    known, of_rows = {*consts, *rows}, set(rows)
+    found = []
+    for eqn in program.eqns:
+        inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
+        if eqn.primitive.effect or not known.issuperset(inputs):
+            continue
+        if inputs and of_rows.isdisjoint(inputs):
+            continue
+        found.append(eqn)
+        known.update(eqn.outputs)
+        of_rows.update(eqn.outputs if inputs else ())
+    return found
+
+
+def _fits(values: Sequence[Atom], length: int) -> bool:
+    """Whether stacks of these values are small enough."""
+    sizes = [x.type.size * x.type.dtype.itemsize for x in values]
+    return sum(sizes) * length <= _MOST
+
+
+# ---------------------------------------------------------------- sums
+
+
+def sums_after(eqn: Eqn) -> list[Eqn] | None:
+    """A scan whose sums of products are made after it."""
+    shape, program = eqn.params["shape"], eqn.params["program"]
+    if shape.counted or shape.length < 2:
+        return None
+    sums = _sums(program, shape.consts, shape.carry)
+    rows = program.inputs[shape.consts + shape.carry :]
+    fixed = set(program.inputs[: shape.consts])
+    products = {
+        n: term
+        for n, term in sums.items()
+        if term.primitive is dot_general and fixed.isdisjoint(term.inputs)
+    }
+    known = {*rows, *program.outputs[shape.carry :]}
+    needed = [a for term in products.values() for a in term.inputs]
+    stacks = [a for a in dict.fromkeys(needed) if a not in known]
+    if not products or not _fits(stacks, shape.length):
+        return None
+    known.update(stacks)
+    for number, term in sums.items():
+        if known.issuperset(term.inputs):
+            products[number] = term
+    return _with_sums_after(eqn, products, stacks)
+
+
+def _sums(program: Program, consts: int, carry: int) -> dict[int, Eqn]:
+    """By carry that only adds up terms: the equation of its term, a product or sum."""
+    makers = {var: eqn for eqn in program.eqns for var in eqn.outputs}
+    uses: dict[Atom, int] = {}
+    for atom in [a for e in program.eqns for a in e.inputs] + list(program.outputs):
+        uses[atom] = uses.get(atom, 0) + 1
+    found = {}
+    for number in range(carry):
+        var, end = program.inputs[consts + number], program.outputs[number]
+        adding = makers.get(end) if isinstance(end, Var) else None
+        if adding is None or adding.primitive is not add or var not in adding.inputs:
+            continue
+        others = [atom for atom in adding.inputs if atom is not var]
+        term = makers.get(others[0]) if len(others) == 1 else None  # type: ignore[arg-type]
+        if term is None or term.primitive not in (dot_general, reduce_sum):
+            continue
+        if uses[var] == 1 and uses[end] == 1 and uses[others[0]] == 1:
+            found[number] = term
+    return found
+
+
+def _with_sums_after(
+    eqn: Eqn, sums: dict[int, Eqn], stacks: Sequence[Atom]
+) -> list[Eqn]:
+    """The scan without the carries of those numbers, and then their sums."""
+    shape, program = eqn.params["shape"], eqn.params["program"]
+    kept = [n for n in range(shape.carry) if n not in sums]
+    first, begin = shape.consts + shape.carry, shape.consts
+    rows = program.inputs[first:]
+    outputs = (*[program.outputs[n] for n in kept], *program.outputs[shape.carry :])
+    rest = Program(
+        (*program.inputs[:begin], *[program.inputs[begin + n] for n in kept], *rows),
+        program.eqns,
+        (*outputs, *stacks),
+    )
+    extra = new_vars([stacked(atom.type, shape.length) for atom in stacks])
+    inputs = (
+        *eqn.inputs[:begin],
+        *[eqn.inputs[begin + n] for n in kept],
+        *eqn.inputs[first:],
+    )
+    results = (*[eqn.outputs[n] for n in kept], *eqn.outputs[shape.carry :])
+    params = {"program": simplify(rest), "shape": replace(shape, carry=len(kept))}
+    loop = Eqn(eqn.primitive, inputs, (*results, *extra), params, eqn.source)
+    where: dict[Atom, Any] = dict(zip(rows, eqn.inputs[first:], strict=True))
+    ends = program.outputs[shape.carry :]
+    where |= zip(ends, eqn.outputs[shape.carry :], strict=True)
+    where |= zip(stacks, extra, strict=True)
+    equations = [loop]
+    for number, term in sums.items():
+        terms = [where[atom] for atom in term.inputs]
+        (total,) = new_vars([term.outputs[0].type])
+        equations.append(
+            Eqn(term.primitive, tuple(terms), (total,), _over_rows(term), eqn.source)
+        )
+        start, end = eqn.inputs[begin + number], eqn.outputs[number]
+        equations.append(Eqn(add, (start, total), (end,), {}, eqn.source))
+    return equations
+
+
+def _over_rows(term: Eqn) -> dict[str, Any]:
+    """The params of a product or sum that goes over all rows, too."""
+    params = dict(term.params)
+    if term.primitive is reduce_sum:
+        return {**params, "axes": (0, *[axis + 1 for axis in params["axes"]])}
+    contract, batch = params["contract"], params["batch"]
+    raised = [tuple([axis + 1 for axis in axes]) for axes in batch]
+    summed = [(0, *[axis + 1 for axis in axes]) for axes in contract]
+    return {**params, "contract": tuple(summed), "batch": tuple(raised)}
