@@ -18,6 +18,7 @@ reads a value matter, and primitives tell them by their `alignment` rule:
 A costly value that is much smaller than what is made of it (a row statistic that two
 kernels need) is stored rather than what is made of it.
 
+What steps read and write with strides need not be stored by itself: `origins.py`.
 Next on the walk: `lower.py`.
 """
 
@@ -27,6 +28,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fnx import errors
+from fnx.compiler.origins import Origin, find_origins, is_view, layout_through
+from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.records import record
@@ -54,11 +57,17 @@ class Group:
 
 @record
 class Fused:
-    """The program cut in steps; `views` maps a value to the one whose bytes it has."""
+    """The program cut in steps; `views` maps a value to the one whose bytes it has.
+
+    `origins` says where a step reads an operand (by equation and position) that is not
+    stored itself, `layouts` where the values lie that are not row-major.
+    """
 
     program: Program
     steps: tuple[Group | Eqn, ...]
     views: dict[Var, Var]
+    origins: dict[tuple[Eqn, int], Origin]
+    layouts: dict[Var, Layout]
     makers: dict[Var, Eqn]
     stored: frozenset[Var]
 
@@ -127,6 +136,10 @@ class _Fuser:
         self.aligned: dict[Var, dict[_Kernel, int]] = {}
         self.reductions: dict[object, list[tuple[_Kernel, set[Var]]]] = {}
         self.views: dict[Var, Var] = {}
+        self.origins: dict[tuple[Eqn, int], Origin] = {}
+        self.layouts: dict[Var, Layout] = {}
+        # The steps that read a value as an origin.
+        self.origin_of: dict[Var, list[int]] = {}
         self.pulled: dict[Var, set[_Kernel]] = {}
 
     def run(self) -> Fused:
@@ -140,14 +153,17 @@ class _Fuser:
         makers = {var: self.eqns[n] for var, n in self.maker.items()}
         steps = self._ordered()
         stored = frozenset(var for step in steps for var in step.outputs)
-        return Fused(self.program, steps, self.views, makers, stored)
+        return Fused(
+            self.program, steps, self.views, self.origins, self.layouts, makers, stored
+        )
 
     def _step_inputs(self, number: int) -> None:
         """Stores what a step reads, but for what its own kernel may compute."""
         eqn = self.eqns[number]
         pulled = eqn.primitive.pulled([atom.type for atom in eqn.inputs], eqn.params)
+        self._find_origins(number)
         for position, atom in enumerate(eqn.inputs):
-            if not isinstance(atom, Var):
+            if (eqn, position) in self.origins or not isinstance(atom, Var):
                 continue
             how = pulled.get(position)
             if how is None or eqn.inputs.count(atom) > 1 or not self._suits(atom, how):
@@ -172,6 +188,43 @@ class _Fuser:
             pending += [atom for atom in inputs if atom not in self.forced]
         return work <= _SERIAL
 
+    # -- what lies in other values
+
+    def _find_origins(self, number: int) -> None:
+        """Has a step read what operands are made of, where that copies no more."""
+        eqn = self.eqns[number]
+        found = find_origins(eqn, self.layouts, self._computed)
+        for position, origin in found.items():
+            self.origins[eqn, position] = origin
+            self.origin_of.setdefault(origin.var, []).append(number)
+            self.forced.add(origin.var)
+
+    def _computed(self, var: Var) -> Eqn | None:
+        """What computes a value that need not be stored, as far as that is decided."""
+        number = self.maker.get(var)
+        if number is None or var in self.forced or not self.fusible[number]:
+            return None
+        return self.eqns[number]
+
+    def _write_through(self, number: int, var: Var) -> bool:
+        """Has the step that makes a value's source put it where the value lies.
+
+        It may if nothing else reads the source.
+        """
+        eqn = self.eqns[number]
+        source = eqn.inputs[0] if eqn.primitive.has("written") else None
+        maker = self.maker.get(source) if isinstance(source, Var) else None
+        if not isinstance(source, Var) or maker is None or self.fusible[maker]:
+            return False
+        if source in self.forced or len(self.uses[source]) > 1:
+            return False
+        layout = layout_through(eqn, self.eqns[maker])
+        if layout is None:
+            return False
+        self.layouts[source] = layout
+        self.views[var] = source
+        return True
+
     # -- what recomputing costs
 
     def _costs(self) -> list[int]:
@@ -191,6 +244,8 @@ class _Fuser:
     # -- where a value goes
 
     def _place(self, number: int, var: Var) -> None:
+        if self._write_through(number, var):
+            return
         uses = [use for use in self.uses.get(var, ()) if self.fusible[use.eqn]]
         homes = self._homes_of(uses) | self.pulled.get(var, set())
         if var in self.forced or not self._inline(number, var, uses, homes):
@@ -208,7 +263,8 @@ class _Fuser:
     ) -> bool:
         """Leaves a value to the kernels that read it, if that is wise."""
         if not homes:
-            return not uses
+            # Steps read what it is made of, or nothing does.
+            return True
         cost = self.cost[number]
         if cost > _CHEAP_ONCE and self._read_again(uses, None):
             return False
@@ -242,7 +298,7 @@ class _Fuser:
     ) -> None:
         eqn = self.eqns[number]
         source = eqn.inputs[0] if eqn.inputs else None
-        if eqn.primitive.is_view(**eqn.params) and isinstance(source, Var):
+        if isinstance(source, Var) and is_view(eqn):
             self.views[var] = source
             self.forced.add(source)
             return
@@ -356,6 +412,7 @@ class _Fuser:
     def _readers(self, stored: Iterable[Var]) -> Iterator[_Node]:
         """The kernels and steps that read stored values, through views too."""
         for var in stored:
+            yield from self.origin_of.get(var, ())
             for use in self.uses.get(var, ()):
                 if not self.fusible[use.eqn]:
                     yield use.eqn

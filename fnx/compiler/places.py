@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fnx.core.layout import Layout, row_major
 from fnx.core.types import ArrayType
 from fnx.records import record
 
@@ -33,12 +34,13 @@ class Place:
 
 
 class Value:
-    """A stored value while the plan is made: its type, and the step that writes it."""
+    """A stored value while the plan is made: its type, and where its elements lie."""
 
-    __slots__ = ("type",)
+    __slots__ = ("layout", "type")
 
-    def __init__(self, type: ArrayType) -> None:
+    def __init__(self, type: ArrayType, layout: Layout | None = None) -> None:
         self.type = type
+        self.layout = layout or row_major(type.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,12 +59,14 @@ class Value:
 
 
 class View(Value):
-    """A value whose bytes are another's."""
+    """A value whose elements lie in another's bytes."""
 
     __slots__ = ("base",)
 
-    def __init__(self, base: Value, type: ArrayType) -> None:
-        super().__init__(type)
+    def __init__(
+        self, base: Value, type: ArrayType, layout: Layout | None = None
+    ) -> None:
+        super().__init__(type, layout)
         self.base = base
 
 

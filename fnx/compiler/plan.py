@@ -9,12 +9,12 @@ used again after its last reader. Next on the walk: `pipeline.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
-from fnx import errors
+from fnx import dtypes, errors
 from fnx.compiler.fuse import Fused, Group
 from fnx.compiler.loop import Asked, Loop, add_loop, scratch_of
 from fnx.compiler.lower import constant, lower_step
@@ -38,6 +38,7 @@ from fnx.compiler.step import (
     Plan,
     Step,
 )
+from fnx.core.layout import Layout, Product
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
@@ -73,7 +74,7 @@ class PlanBuilder:
         self.fused = fused
         self.held = held
         self.outlined = Outlined(fused)
-        self.permutes: dict[tuple[ArrayType, tuple[int, ...]], Kernel] = {}
+        self.permutes: dict[Hashable, Kernel] = {}
         self.program: Program = fused.program
         self.values: dict[Var, Value] = {v: Value(v.type) for v in self.program.inputs}
         self.drafts: list[Draft] = []
@@ -98,7 +99,7 @@ class PlanBuilder:
         """The steps of an equation that does not fuse."""
         self.outputs = tuple([self._value(var) for var in eqn.outputs])
         self._eqn = eqn
-        inputs = [self._operand(atom) for atom in eqn.inputs]
+        inputs = [self._operand(eqn, n) for n in range(len(eqn.inputs))]
         if eqn.primitive.has("steps"):
             eqn.primitive.steps(self, *inputs, **eqn.params)
         else:
@@ -168,13 +169,17 @@ class PlanBuilder:
     def _value(self, var: Var) -> Value:
         base = self.fused.base(var)
         if base not in self.values:
-            self.values[base] = Value(base.type)
+            self.values[base] = Value(base.type, self.fused.layouts.get(base))
         return self.values[base]
 
-    def _operand(self, atom: Atom) -> Value | Literal:
+    def _operand(self, eqn: Eqn, position: int) -> Value | Literal:
         """The operand of a step; a view has its own type on the same bytes."""
+        atom = eqn.inputs[position]
         if isinstance(atom, Literal):
             return atom
+        origin = self.fused.origins.get((eqn, position))
+        if origin is not None:
+            return View(self._value(origin.var), atom.type, origin.layout)
         value = self._value(atom)
         return value if value.type is atom.type else View(value, atom.type)
 
@@ -270,41 +275,30 @@ class PlanBuilder:
 
     def permuted(self, operand: Value, dims: tuple[int, ...]) -> Value:
         """A copy of the operand with its axes in another order."""
-        shape = tuple([operand.shape[d] for d in dims])
-        out = Value(operand.type.with_shape(shape))
+        out = Value(operand.type.with_shape(tuple([operand.shape[d] for d in dims])))
+        source, target = operand, out
+        if dtypes.is_complex(out.dtype):
+            source, target, dims = _parts(operand), _parts(out), (*dims, len(dims))
 
         def build(k: Any, index: Any, buffer: Any, x: Any) -> None:
-            source = [index[dims.index(axis)] for axis in range(len(dims))]
-            k.store(buffer, linear_offset(index, shape), x(source))
+            place = [index[dims.index(axis)] for axis in range(len(dims))]
+            k.store(buffer, linear_offset(index, target.shape), x(place))
 
-        if 0 not in shape:
-            kernel = self.permutes.get((operand.type, dims))
+        if 0 not in target.shape:
+            key = source.type, source.layout, base_of(source).nbytes, dims
+            kernel = self.permutes.get(key)
             if kernel is None:
-                kernel = self._built("permute", [operand], out, shape, build)
-                self.permutes[operand.type, dims] = kernel
-            self._add_kernel(kernel, (operand, out))
+                kernel = self._built("permute", [source], target, target.shape, build)
+                self.permutes[key] = kernel
+            self._add_kernel(kernel, (source, target))
         return out
 
-    def matmul(
-        self,
-        out: Value,
-        x: Value,
-        y: Value,
-        *,
-        batch: int,
-        m: int,
-        n: int,
-        k: int,
-        transpose_x: bool,
-        transpose_y: bool,
-    ) -> None:
+    def matmul(self, out: Value, x: Value, y: Value, product: Product) -> None:
         """A stack of matrix products."""
 
         def make(place: Callable[[Value], Place]) -> Step:
             ends = place(out), place(base_of(x)), place(base_of(y))
-            return MatmulStep(
-                out.dtype, *ends, batch, m, n, k, transpose_x, transpose_y
-            )
+            return MatmulStep(out.dtype, *ends, product)
 
         self.drafts.append(Draft((base_of(x), base_of(y)), (out,), make))
 
@@ -414,15 +408,24 @@ class PlanBuilder:
         self.drafts.append(Draft(reads, writes, make))
 
 
+def _parts(value: Value) -> View:
+    """A complex value as real numbers, with an axis of real and imaginary parts."""
+    real = ArrayType((*value.shape, 2), dtypes.real_dtype(value.dtype))
+    strides = [2 * stride for stride in value.layout.strides]
+    return View(base_of(value), real, Layout(2 * value.layout.offset, (*strides, 1)))
+
+
 class _Stored:
     """A stored operand as a kernel of a `steps` rule sees it."""
 
-    __slots__ = ("buffer", "k", "type")
+    __slots__ = ("buffer", "k", "layout", "type")
 
     def __init__(self, k: KernelBuilder, value: Value, name: str) -> None:
         self.k = k
         self.type = value.type
-        self.buffer = k.buffer(name, value.dtype, value.type.size, "in")
+        self.layout = value.layout
+        size = base_of(value).nbytes // value.dtype.itemsize
+        self.buffer = k.buffer(name, value.dtype, size, "in")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -436,7 +439,9 @@ class _Stored:
 
     def __call__(self, index: Sequence[Any]) -> Any:
         """The element at an index."""
-        return self.k.load(self.buffer, linear_offset(tuple(index), self.shape))
+        steps = zip(index, self.layout.strides, strict=True)
+        offset = sum([i * stride for i, stride in steps], self.layout.offset)
+        return self.k.load(self.buffer, offset)
 
 
 def _is_idle(step: Step) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx.compiler.places import Place
+from fnx.core.layout import Product
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -30,21 +31,13 @@ class KernelStep:
 
 @record
 class MatmulStep:
-    """`batch` products of row-major matrices: out[m,n] = x[m,k] @ y[k,n].
-
-    A transposed operand lies in memory as [k,m] or [n,k].
-    """
+    """A stack of matrix products: out = x @ y."""
 
     dtype: np.dtype[Any]
     out: Place
     x: Place
     y: Place
-    batch: int
-    m: int
-    n: int
-    k: int
-    transpose_x: bool
-    transpose_y: bool
+    product: Product
 
 
 @record
@@ -207,9 +200,10 @@ def _describe(step: Step) -> str:
             shown = ", ".join(f"{p}" for p in buffers)
             return f"{kernel.name}({shown})  {sum(sizes)} bytes"
         case MatmulStep():
-            x = f"{step.x}{'ᵀ' if step.transpose_x else ''}"
-            y = f"{step.y}{'ᵀ' if step.transpose_y else ''}"
-            size = f"{step.batch}×{step.m}×{step.n}×{step.k}"
+            p = step.product
+            x = f"{step.x}{'ᵀ' if p.x.transposed else ''}"
+            y = f"{step.y}{'ᵀ' if p.y.transposed else ''}"
+            size = f"{p.stack}×{p.m}×{p.n}×{p.k}"
             return f"{step.out} = {x} @ {y}  {size} {step.dtype}"
         case CopyStep(out, source, nbytes):
             return f"{out} = copy {source}  {nbytes} bytes"

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from fnx import errors
+from fnx.core.layout import Layout
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
@@ -160,9 +161,29 @@ class Primitive:
         """
         return {}
 
-    def is_view(self, **params: Any) -> bool:
-        """Whether the output has the bytes of the only input, in the same order."""
-        return False
+    def viewed(self, layout: Layout, x: ArrayType, **params: Any) -> Layout | None:
+        """Where the output's elements lie, if they are those of the input.
+
+        The input `x`, the only one, lies at the layout; `None` if there is no layout.
+        """
+        return None
+
+    def written(self, layout: Layout, **params: Any) -> Layout | None:
+        """Where the input must lie so that the output, which is all of it, lies there.
+
+        `None` if there is no layout.
+        """
+        return None
+
+    def copied(
+        self, types: Sequence[ArrayType], layouts: Sequence[Layout], **params: Any
+    ) -> int | None:
+        """How many elements `steps` copies, if inputs and outputs lie at the layouts.
+
+        The layouts are those of the inputs, then those of the outputs. `None` if
+        `steps` needs every array stored by itself.
+        """
+        return None
 
     def absorb(
         self, inputs: Sequence[Atom], makers: Mapping[Var, Eqn], **params: Any

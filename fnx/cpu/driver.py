@@ -286,8 +286,6 @@ class Driver:
 
     def matmul(self, step: MatmulStep) -> None:
         """The pieces of matrix products, which threads share where there are many."""
-        if not (step.batch and step.m and step.n):
-            return
         function = self.function
         function.one_blas_thread()
         if function.operands is None:
@@ -296,7 +294,7 @@ class Driver:
         for number, place in enumerate((step.out, step.x, step.y)):
             function.put(operands, number, self.pointer(place))
         name = self.product(step)
-        rounds, chunk = rounds_and_chunk(step)
+        rounds, chunk = rounds_and_chunk(step.product)
         if chunk < rounds and has_pool() and has_set_threads():
             function.external(RUN, "void", "ptr, ptr, i64, i64")
             call = f"@{RUN}(ptr @{name}, ptr {operands}, i64 {rounds}, i64 {chunk})"

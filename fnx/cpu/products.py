@@ -11,10 +11,13 @@ Next on the walk: `driver.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from fnx.cpu.threads import cpus
 from fnx.records import record
-from fnx.runtime.plan import MatmulStep
+from fnx.runtime.plan import MatmulStep, Matrices, Product
 
 LEAST = 2**18
 """Multiply-adds of a piece at least, some microseconds."""
@@ -93,13 +96,13 @@ def _half(size: int) -> int:
     return -(-size // 32) * 16
 
 
-def rounds_and_chunk(step: MatmulStep) -> tuple[int, int]:
+def rounds_and_chunk(product: Product) -> tuple[int, int]:
     """The rounds of a product's function, and how many of them a thread takes."""
-    pieces = cut(step.m, step.n, step.k, cpus()).pieces
+    pieces = cut(product.m, product.n, product.k, cpus()).pieces
     if pieces > 1:
-        return step.batch * pieces, 1
-    work = step.m * step.n * max(step.k, 1)
-    return step.batch, max(CHUNK // work, 1)
+        return product.stack * pieces, 1
+    work = product.m * product.n * product.k
+    return product.stack, max(CHUNK // work, 1)
 
 
 def product_text(
@@ -110,17 +113,16 @@ def product_text(
     Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ.
     """
     blas, type_, one, zero = _GEMM[step.dtype.name]
-    blocks, nbytes = cut(step.m, step.n, step.k, cpus()), step.dtype.itemsize
-    row_step = 1 if step.transpose_x else step.k
-    column_step = step.k if step.transpose_y else 1
-    leading = [
-        constant("i32", str(max(size, 1)))
-        for size in (
-            step.n,
-            step.m if step.transpose_x else step.k,
-            step.k if step.transpose_y else step.n,
-        )
+    product = step.product
+    blocks = cut(product.m, product.n, product.k, cpus())
+    addresses = [
+        _address("out", product.out, step.dtype, ("row", "column")),
+        _address("x", product.x, step.dtype, ("row", None)),
+        _address("y", product.y, step.dtype, (None, "column")),
     ]
+    lines = _place_in_stack(product.batch) + [row for rows in addresses for row in rows]
+    body = "\n  ".join(lines)
+    order = {False: constant("i8", str(ord("N"))), True: constant("i8", str(ord("T")))}
     return f"""
 define internal void @{name}(ptr %context, i64 %begin, i64 %end) {{
 entry:
@@ -141,24 +143,23 @@ next:
   %across = urem i64 %piece, {blocks.across}
   %row = mul i64 %down, {blocks.rows}
   %column = mul i64 %across, {blocks.columns}
-  %rows.left = sub i64 {step.m}, %row
+  %rows.left = sub i64 {product.m}, %row
   %rows.here = call i64 @llvm.umin.i64(i64 %rows.left, i64 {blocks.rows})
   %rows.short = trunc i64 %rows.here to i32
   store i32 %rows.short, ptr %rows
-  %columns.left = sub i64 {step.n}, %column
+  %columns.left = sub i64 {product.n}, %column
   %columns.here = call i64 @llvm.umin.i64(i64 %columns.left, i64 {blocks.columns})
   %columns.short = trunc i64 %columns.here to i32
   store i32 %columns.short, ptr %columns
-  {_address("out", step.m * step.n, step.n, 1, nbytes)}
-  {_address("x", step.m * step.k, row_step, 0, nbytes)}
-  {_address("y", step.k * step.n, 0, column_step, nbytes)}
+  {body}
   call void @{blas}(
-    ptr {constant("i8", str(ord("T" if step.transpose_y else "N")))},
-    ptr {constant("i8", str(ord("T" if step.transpose_x else "N")))},
-    ptr %columns, ptr %rows, ptr {constant("i32", str(step.k))},
-    ptr {constant(type_, one)}, ptr %y.here, ptr {leading[2]},
-    ptr %x.here, ptr {leading[1]},
-    ptr {constant(type_, zero)}, ptr %out.here, ptr {leading[0]})
+    ptr {order[product.y.transposed]}, ptr {order[product.x.transposed]},
+    ptr %columns, ptr %rows, ptr {constant("i32", str(product.k))},
+    ptr {constant(type_, one)},
+    ptr %y.here, ptr {constant("i32", str(product.y.leading))},
+    ptr %x.here, ptr {constant("i32", str(product.x.leading))},
+    ptr {constant(type_, zero)},
+    ptr %out.here, ptr {constant("i32", str(product.out.leading))})
   %after = add i64 %round, 1
   %more = icmp ult i64 %after, %end
   br i1 %more, label %next, label %done
@@ -167,12 +168,38 @@ done:
 }}"""
 
 
-def _address(name: str, item: int, row: int, column: int, nbytes: int) -> str:
-    """Where the piece begins in an array: so many elements a product, row, column."""
-    return f"""%{name}.item = mul i64 %item, {item}
-  %{name}.row = mul i64 %row, {row}
-  %{name}.column = mul i64 %column, {column}
-  %{name}.inner = add i64 %{name}.row, %{name}.column
-  %{name}.elements = add i64 %{name}.item, %{name}.inner
-  %{name}.bytes = mul i64 %{name}.elements, {nbytes}
-  %{name}.here = getelementptr i8, ptr %{name}, i64 %{name}.bytes"""
+def _place_in_stack(batch: tuple[int, ...]) -> list[str]:
+    """The index of each axis of the stack, of the product number %item."""
+    lines, left = [], "%item"
+    for axis in reversed(range(1, len(batch))):
+        lines += [
+            f"%axis{axis} = urem i64 {left}, {batch[axis]}",
+            f"%left{axis} = udiv i64 {left}, {batch[axis]}",
+        ]
+        left = f"%left{axis}"
+    return [*lines, f"%axis0 = add i64 {left}, 0"]
+
+
+def _address(
+    name: str,
+    matrices: Matrices,
+    dtype: np.dtype[Any],
+    moves: tuple[str | None, str | None],
+) -> list[str]:
+    """Where the piece begins in an array: at which row and column, if these move."""
+    strides = [1, matrices.leading] if matrices.transposed else [matrices.leading, 1]
+    steps = list(zip(moves, strides, strict=True))
+    steps += [(f"axis{n}", stride) for n, stride in enumerate(matrices.strides)]
+    lines, total = [], str(matrices.offset)
+    for index, stride in steps:
+        if index is not None:
+            lines += [
+                f"%{name}.{index} = mul i64 %{index}, {stride}",
+                f"%{name}.to.{index} = add i64 {total}, %{name}.{index}",
+            ]
+            total = f"%{name}.to.{index}"
+    return [
+        *lines,
+        f"%{name}.bytes = mul i64 {total}, {dtype.itemsize}",
+        f"%{name}.here = getelementptr i8, ptr %{name}, i64 %{name}.bytes",
+    ]

@@ -1,15 +1,13 @@
-"""The axes of a contraction, on plain integers: checks, and the layout for BLAS.
+"""The axes of a contraction, on plain integers: their roles, and checks.
 
 Receives the types of two operands and which of their axes are contracted or batched;
-gives the role of every axis (`Side`), and how the operands become stacks of matrices
-(`matmul_layout`). Next on the walk: `dot.py`, which defines the primitive.
+gives the role of every axis (`Side`) and the sizes. Next on the walk: `matrices.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from fnx import errors
@@ -79,85 +77,19 @@ def output_shape(x_shape: Axes, y_shape: Axes, x: Side, y: Side) -> Axes:
     return tuple(sizes + [y_shape[i] for i in y.free])
 
 
-# ---------------------------------------------------------------- layout
-
-
-@record
-class Matrix:
-    """How one operand becomes a stack of matrices.
-
-    It is copied with its axes in the order `dims` first (`None`: it lies right as it
-    is); `transposed` says that its rows are then the columns of the matrix.
-    """
-
-    dims: Axes | None
-    transposed: bool
-
-
-@record
-class MatmulLayout:
-    """A contraction as `batch` products of an [m, k] by a [k, n] matrix."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-    x: Matrix
-    y: Matrix
-
-    @property
-    def work(self) -> int:
-        """The number of multiply-adds."""
-        return self.batch * self.m * self.n * self.k
-
-
-@lru_cache(maxsize=4096)
-def matmul_layout(x_shape: Axes, y_shape: Axes, x: Side, y: Side) -> MatmulLayout:
-    """The layout that copies the fewest elements.
-
-    The order of the contracted axes is free, but the same in both operands, so each
-    operand's own order is tried.
-
-    >>> matmul_layout((8, 3), (8, 5), *sides(2, 2, ((0,), (0,)), ((), ()))).x
-    Matrix(dims=None, transposed=True)
-    """
-    pairs = list(zip(x.contract, y.contract, strict=True))
-    by_y = sorted(pairs, key=lambda pair: pair[1])
-    choices = []
-    for order in (pairs, sorted(pairs), by_y):
-        rows = tuple([i for i, _ in order])
-        columns = tuple([j for _, j in order])
-        left = _matrix(x_shape, x.batch, x.free, rows)
-        right = _matrix(y_shape, y.batch, columns, y.free)
-        choices.append((_copied(x_shape, left) + _copied(y_shape, right), left, right))
-    _, left, right = min(choices, key=lambda choice: choice[0])
-    return MatmulLayout(
-        batch=math.prod([x_shape[i] for i in x.batch]),
-        m=math.prod([x_shape[i] for i in x.free]),
-        n=math.prod([y_shape[i] for i in y.free]),
-        k=math.prod([x_shape[i] for i in x.contract]),
-        x=left,
-        y=right,
+def extents(shapes: Pair, x: Side, y: Side) -> tuple[int, int, int, int]:
+    """The sizes as a stack of products of [m, k] by [k, n] matrices: stack, m, n, k."""
+    x_shape, y_shape = shapes
+    return (
+        _size(x_shape, x.batch),
+        _size(x_shape, x.free),
+        _size(y_shape, y.free),
+        _size(x_shape, x.contract),
     )
 
 
-def _matrix(shape: Axes, batch: Axes, rows: Axes, columns: Axes) -> Matrix:
-    straight, swapped = batch + rows + columns, batch + columns + rows
-    if _lies_right(straight, shape):
-        return Matrix(None, False)
-    if _lies_right(swapped, shape):
-        return Matrix(None, True)
-    return Matrix(straight, False)
-
-
-def _lies_right(order: Axes, shape: Axes) -> bool:
-    """Whether the elements already lie in this order; axes of size 1 do not count."""
-    long = [i for i in order if shape[i] != 1]
-    return long == sorted(long)
-
-
-def _copied(shape: Axes, matrix: Matrix) -> int:
-    return 0 if matrix.dims is None else math.prod(shape)
+def _size(shape: Axes, axes: Axes) -> int:
+    return math.prod([shape[axis] for axis in axes])
 
 
 # ---------------------------------------------------------------- checks

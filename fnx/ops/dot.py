@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.core.layout import Layout
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import plus
 from fnx.ops.contraction import (
     Axes,
-    Matrix,
     Pair,
     Side,
     axis_pair,
     check_contraction,
-    matmul_layout,
+    extents,
     output_shape,
     sides,
 )
 from fnx.ops.elementwise import convert
+from fnx.ops.matrices import MatmulLayout, matmul_layout
 from fnx.ops.rearrange import inverse, shifted
 from fnx.ops.reduce import fold_tag
 from fnx.ops.shape import permute
@@ -106,16 +107,18 @@ class _DotGeneral(Primitive):
         """NumPy's matmul of stacks of matrices, which are views where possible."""
         out = preferred_element_type or x.dtype
         wide = dtypes.compute_dtype(out)
-        roles = sides(x.ndim, y.ndim, contract, batch)
-        layout = matmul_layout(x.shape, y.shape, *roles)
-        left = _stack(
-            x.astype(wide, copy=False), layout.x, layout.batch, layout.m, layout.k
+        roles = left, right = sides(x.ndim, y.ndim, contract, batch)
+        shapes = x.shape, y.shape
+        _, m, n, k = extents(shapes, *roles)
+        layout = matmul_layout(shapes, *roles)
+        rows, columns = contract if layout is None else layout.contract
+        stack = [x.shape[axis] for axis in left.batch]
+        x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
+        product = np.matmul(
+            x.transpose(left.batch + left.free + rows).reshape(*stack, m, k),
+            y.transpose(right.batch + columns + right.free).reshape(*stack, k, n),
         )
-        right = _stack(
-            y.astype(wide, copy=False), layout.y, layout.batch, layout.k, layout.n
-        )
-        product = np.matmul(left, right).astype(out, copy=False)
-        return product.reshape(output_shape(x.shape, y.shape, *roles))
+        return product.astype(out, copy=False).reshape(output_shape(*shapes, *roles))
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
@@ -226,12 +229,11 @@ class _DotGeneral(Primitive):
         if not _blas_serves(x.dtype, out):
             return True
         roles = sides(x.ndim, y.ndim, params["contract"], params["batch"])
-        layout = matmul_layout(x.shape, y.shape, *roles)
-        if 1 in (layout.m, layout.n) or layout.k <= 1:
+        stack, m, n, k = extents((x.shape, y.shape), *roles)
+        if 1 in (m, n) or k <= 1:
             # A product with a vector moves memory, which kernels do as well.
             return True
-        item = layout.work // max(layout.batch, 1)
-        return layout.work <= FOLDED_WORK or item <= FOLDED_ITEM
+        return stack * m * n * k <= FOLDED_WORK or m * n * k <= FOLDED_ITEM
 
     def absorb(
         self,
@@ -272,40 +274,58 @@ class _DotGeneral(Primitive):
         preferred_element_type: DType | None = None,
         precision: Any = None,
     ) -> None:
-        """One matrix product into the output, after the copies that BLAS needs."""
-        roles = sides(x.type.ndim, y.type.ndim, contract, batch)
-        layout = matmul_layout(x.type.shape, y.type.shape, *roles)
-        out = preferred_element_type or x.type.dtype
-        if not layout.work or not _blas_serves(x.type.dtype, out):
+        """Matrix products into the output, after the copies that BLAS needs."""
+        types, found = (x.type, y.type), None
+        if _is_for_blas(types, preferred_element_type):
+            layouts = x.layout, y.layout, plan.outputs[0].layout
+            found = _layout(types, layouts, contract, batch)
+        if found is None:
             plan.host()
             return
-        plan.matmul(
-            plan.outputs[0],
-            _laid_out(plan, x, layout.x),
-            _laid_out(plan, y, layout.y),
-            batch=layout.batch,
-            m=layout.m,
-            n=layout.n,
-            k=layout.k,
-            transpose_x=layout.x.transposed,
-            transpose_y=layout.y.transposed,
-        )
+        read = [
+            operand if dims is None else plan.permuted(operand, dims)
+            for operand, dims in zip((x, y), found.dims, strict=True)
+        ]
+        if found.swapped:
+            read.reverse()
+        plan.matmul(plan.outputs[0], *read, found.product)
+
+    def copied(
+        self,
+        types: Sequence[ArrayType],
+        layouts: Sequence[Layout],
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> int | None:
+        """The elements of the operands that BLAS cannot read where they lie."""
+        if not _is_for_blas(types, preferred_element_type):
+            return None
+        found = _layout(types, layouts, contract, batch)
+        x, y = types
+        return None if found is None else found.copied((x.shape, y.shape))
 
 
 # ---------------------------------------------------------------- the rules' parts
 
 
-def _stack(x: Any, matrix: Matrix, batch: int, rows: int, columns: int) -> Any:
-    """A NumPy operand as a stack of matrices."""
-    if matrix.dims is not None:
-        x = x.transpose(matrix.dims)
-    if not matrix.transposed:
-        return x.reshape(batch, rows, columns)
-    return x.reshape(batch, columns, rows).swapaxes(1, 2)
+def _is_for_blas(types: Sequence[ArrayType], preferred: DType | None) -> bool:
+    """Whether BLAS multiplies these; scalars, which may be literals, it does not."""
+    x, y = types
+    served = _blas_serves(x.dtype, preferred or x.dtype)
+    return served and () not in (x.shape, y.shape)
 
 
-def _laid_out(plan: Any, operand: Any, matrix: Matrix) -> Any:
-    return operand if matrix.dims is None else plan.permuted(operand, matrix.dims)
+def _layout(
+    types: Sequence[ArrayType], layouts: Sequence[Layout], contract: Pair, batch: Pair
+) -> MatmulLayout | None:
+    """The matrix products of BLAS, if there are some."""
+    (x, y), (x_layout, y_layout, out_layout) = types, layouts
+    roles = sides(x.ndim, y.ndim, contract, batch)
+    every = x_layout, y_layout, out_layout
+    return matmul_layout((x.shape, y.shape), *roles, every)
 
 
 def _cotangent(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
@@ -87,6 +88,15 @@ class _Broadcast(Rearrangement):
         """Each axis of the operand runs along its axis of the output."""
         return dims
 
+    def viewed(
+        self, layout: Layout, x: ArrayType, *, shape: Ints, dims: Ints
+    ) -> Layout:
+        """Along an axis that is repeated, every element lies at the same place."""
+        strides = [0] * len(shape)
+        for d, size, stride in zip(dims, x.shape, layout.strides, strict=True):
+            strides[d] = 0 if size == 1 else stride
+        return Layout(layout.offset, tuple(strides))
+
     def element(self, k: Any, index: Any, x: Any, *, shape: Ints, dims: Ints) -> Any:
         """The element that is repeated."""
         sizes = zip(x.shape, dims, strict=True)
@@ -133,9 +143,9 @@ class _Reshape(Rearrangement):
         # The index of an axis of length 1 is 0, whatever it runs along.
         return tuple([next(kept) if size != 1 else 0 for size in before])
 
-    def is_view(self, *, shape: Ints) -> bool:
-        """The elements stay in row-major order."""
-        return True
+    def viewed(self, layout: Layout, x: ArrayType, *, shape: Ints) -> Layout | None:
+        """Axes are merged and cut, if the strides allow it."""
+        return reshaped_layout(layout, x.shape, shape)
 
     def element(self, k: Any, index: Any, x: Any, *, shape: Ints) -> Any:
         """The element at the same place in row-major order."""
@@ -175,6 +185,14 @@ class _Permute(Rearrangement):
     ) -> Ints:
         """Each axis of the operand runs along the place where it is put."""
         return inverse(dims)
+
+    def viewed(self, layout: Layout, x: ArrayType, *, dims: Ints) -> Layout:
+        """The strides in the new order."""
+        return Layout(layout.offset, tuple([layout.strides[d] for d in dims]))
+
+    def written(self, layout: Layout, *, dims: Ints) -> Layout:
+        """The strides in the old order."""
+        return Layout(layout.offset, tuple([layout.strides[i] for i in inverse(dims)]))
 
     def element(self, k: Any, index: Any, x: Any, *, dims: Ints) -> Any:
         """The index in the operand's order."""
@@ -273,6 +291,14 @@ class _Slice(Rearrangement):
         """The index times the stride, from the start."""
         rows = zip(index, strides, start, strict=True)
         return x(tuple([i * step + low for i, step, low in rows]))
+
+    def viewed(
+        self, layout: Layout, x: ArrayType, *, start: Ints, stop: Ints, strides: Ints
+    ) -> Layout:
+        """The same strides, or multiples of them, from the first element on."""
+        first = sum([i * n for i, n in zip(start, layout.strides, strict=True)])
+        steps = [i * n for i, n in zip(strides, layout.strides, strict=True)]
+        return Layout(layout.offset + first, tuple(steps))
 
     def still(self, x: ArrayType, *, start: Ints, stop: Ints, strides: Ints) -> bool:
         """The whole array."""

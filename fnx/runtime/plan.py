@@ -21,6 +21,7 @@ from fnx.compiler.step import (
     all_steps,
     held_plans,
 )
+from fnx.core.layout import Matrices, Product
 from fnx.core.program import Literal
 
 __all__ = [
@@ -32,9 +33,11 @@ __all__ = [
     "Literal",
     "LoopStep",
     "MatmulStep",
+    "Matrices",
     "Output",
     "Place",
     "Plan",
+    "Product",
     "Rows",
     "Step",
     "Test",

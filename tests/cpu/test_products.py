@@ -123,3 +123,76 @@ def test_small_products_fuse(rng):
     np.testing.assert_allclose(
         found, np.exp(x) * y.sum(2)[:, None, :], rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16"])
+@pytest.mark.parametrize(
+    "sizes", [(2, 3, 33, 17, 20), (1, 3, 20, 1, 40), (2, 0, 4, 5, 6)]
+)
+def test_operands_and_outputs_with_their_axes_in_any_order(sizes, dtype, rng):
+    """Products over b and h of arrays whose axes lie in some order."""
+    size = dict(zip("bhmnk", sizes, strict=True))
+    orders = list(itertools.permutations(range(4)))
+    for x_order, y_order, out_order in zip(
+        orders, rng.permutation(orders), rng.permutation(orders), strict=True
+    ):
+        x_lies = "".join("bhmk"[i] for i in x_order)
+        y_lies = "".join("bhkn"[i] for i in y_order)
+        out_lies = "".join("bhmn"[i] for i in out_order)
+        x = rng.standard_normal([size[axis] for axis in x_lies])
+        y = rng.standard_normal([size[axis] for axis in y_lies])
+        if dtype == "complex64":
+            x = x + 1j * np.sqrt(abs(x))
+        x, y = x.astype(dtype), y.astype(dtype)
+        wide = np.complex128 if dtype == "complex64" else np.float64
+        equation = f"{x_lies},{y_lies}->{out_lies}"
+        wanted = np.einsum(equation, x.astype(wide), y.astype(wide))
+
+        def moved(x, y, x_lies=x_lies, y_lies=y_lies, back=out_order):
+            x = fnp.transpose(x, [x_lies.index(axis) for axis in "bhmk"])
+            y = fnp.transpose(y, [y_lies.index(axis) for axis in "bhkn"])
+            return fnp.transpose(x @ y, back)
+
+        f = fnx.jit(moved)
+        scale = np.abs(wanted).max(initial=1.0)
+        tolerance = {"float64": 1e-13, "float16": 2e-3}.get(dtype, 1e-5)
+        for found in (moved(fnp.array(x), fnp.array(y)), f(x, y)):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, wanted, atol=tolerance * scale)
+        fnx.set_num_threads(1)
+        alone = np.asarray(f(x, y))
+        fnx.set_num_threads(8)
+        assert alone.tobytes() == np.asarray(f(x, y)).tobytes()
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_complex_operands_are_copied_where_they_must_be(order, rng):
+    x = rng.standard_normal((9, 8, 7)) + 1j * rng.standard_normal((9, 8, 7))
+    y = rng.standard_normal((9, 7, 6)) - 1j
+    x_lies = x.transpose(order).copy()
+    axes = [order.index(axis) for axis in range(3)]
+    numbers = ((axes[2],), (1,)), ((axes[0],), (0,))
+    f = fnx.jit(lambda x, y: lax.dot_general(x, y, numbers))
+    np.testing.assert_allclose(f(x_lies, y), x @ y, rtol=1e-13)
+
+
+def test_a_complex_scalar_literal_multiplies(rng):
+    x = (rng.standard_normal((2, 3)) + 2j).astype(np.complex64)
+    f = fnx.jit(lambda x: lax.dot_general(2j, x, (((), ()), ((), ()))))
+    np.testing.assert_allclose(f(x), 2j * x, rtol=1e-6)
+
+
+def test_pieces_of_products_with_strides_in_any_order(monkeypatch, rng):
+    monkeypatch.setattr(products, "LEAST", 10)
+    monkeypatch.setattr(products, "cpus", lambda: 50)
+    x = rng.standard_normal((2, 130, 3, 3, 70), dtype=np.float32)
+
+    def scores(x):
+        q, k, v = (x[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
+        return (q @ k.transpose(0, 1, 3, 2) @ v).transpose(0, 2, 1, 3)
+
+    q, k, v = (x[:, :, i].astype(float) for i in range(3))
+    wanted = np.einsum("bmhd,bnhd,bnhe->bmhe", q, k, v, optimize=True)
+    f = fnx.jit(scores)
+    assert "permute" not in f.lower(x).as_text("plan")
+    np.testing.assert_allclose(f(x), wanted, rtol=1e-4, atol=2e-3)
