@@ -1,7 +1,8 @@
 """What a scan need not do row by row: products of rows, before the loop or after it.
 
 A product that depends on the rows alone, not on the carry, is one large product over
-all rows before the loop. Products of which the carry is the sum (the gradients of
+all rows before the loop; one on which no carry depends is made after it. Products of
+which the carry is the sum (the gradients of
 weights) are one product after the loop, over rows that the loop stacks. Large products
 are shared by threads, and read memory once for many rows.
 Receives the equation of a scan; gives equations that do the same, or `None`.
@@ -80,6 +81,58 @@ def _fits(values: Sequence[Atom], length: int) -> bool:
     """Whether stacks of these values are small enough."""
     sizes = [x.type.size * x.type.dtype.itemsize for x in values]
     return sum(sizes) * length <= _MOST
+
+
+# ---------------------------------------------------------------- results
+
+
+def products_after(eqn: Eqn) -> list[Eqn] | None:
+    """A scan whose products that no later round needs are made after it."""
+    shape, program = eqn.params["shape"], eqn.params["program"]
+    if shape.counted or shape.length < 2:
+        return None
+    late = _of_results(program, shape.carry)
+    made = {var for e in late for var in e.outputs}
+    ends = [(n, a) for n, a in enumerate(program.outputs) if a in made]
+    begin = shape.consts + shape.carry
+    consts, rows = program.inputs[: shape.consts], program.inputs[begin:]
+    read = dict.fromkeys(a for e in late for a in e.inputs if isinstance(a, Var))
+    stacks = [a for a in read if a not in made and a not in {*consts, *rows}]
+    if not late or not _fits(stacks, shape.length):
+        return None
+    kept = [n for n, a in enumerate(program.outputs) if a not in made]
+    outputs = (*[program.outputs[n] for n in kept], *stacks)
+    rest = simplify(Program(program.inputs, program.eqns, outputs))
+    extra = new_vars([stacked(atom.type, shape.length) for atom in stacks])
+    results = (*[eqn.outputs[n] for n in kept], *extra)
+    params = {"program": rest, "shape": shape}
+    loop = Eqn(eqn.primitive, eqn.inputs, results, params, eqn.source)
+    taken = (*consts, *rows, *stacks)
+    last = simplify(Program(taken, tuple(late), tuple([a for _, a in ends])))
+    mapped = (False,) * len(consts) + (True,) * (len(rows) + len(stacks))
+    lifted, _ = batch_program(last, MappedAxis(None, shape.length), mapped)
+    given = (*eqn.inputs[: shape.consts], *eqn.inputs[begin:], *extra)
+    found = tuple([eqn.outputs[n] for n, _ in ends])
+    call_params = {"program": lifted, "name": "products of results"}
+    return [loop, Eqn(call, given, found, call_params, eqn.source)]
+
+
+def _of_results(program: Program, carry: int) -> list[Eqn]:
+    """Products on which no carry depends, and what is made of them."""
+    needed = {a for a in program.outputs[:carry] if isinstance(a, Var)}
+    apart = []
+    for eqn in reversed(program.eqns):
+        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+            needed.update(a for a in eqn.inputs if isinstance(a, Var))
+        else:
+            apart.append(eqn)
+    found: list[Eqn] = []
+    made: set[Atom] = set()
+    for eqn in reversed(apart):
+        if eqn.primitive is dot_general or not made.isdisjoint(eqn.inputs):
+            found.append(eqn)
+            made.update(eqn.outputs)
+    return found
 
 
 # ---------------------------------------------------------------- sums

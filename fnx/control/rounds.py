@@ -7,7 +7,7 @@ Next on the walk: `scan.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fnx import errors
@@ -22,6 +22,7 @@ from fnx.ops.families import along
 from fnx.ops.shape import permute
 from fnx.records import record
 from fnx.transforms.rewrite import Mask
+from fnx.transforms.transpose import pull_back
 
 
 def stacked(type: ArrayType, length: int) -> ArrayType:
@@ -232,39 +233,26 @@ class KnownRounds:
 
 
 def transposed_after_split(
-    primitive: Primitive,
-    ct: Sequence[Any],
-    inputs: Sequence[Any],
-    params: Any,
-    transpose: Callable[..., Sequence[Any]],
+    primitive: Primitive, ct: Sequence[Any], inputs: Sequence[Any], params: Any
 ) -> list[Any]:
     """The cotangents of an equation that computes more than what is linear.
 
-    The rest is computed first; `transpose` is the rule of what remains.
+    The rest is computed first, then what is linear is transposed.
     """
     types = [x.type for x in inputs]
     known = [not is_linear(x) for x in inputs]
     outputs = new_vars(primitive.infer(*types, **params))
     variables = new_vars(types)
-    eqn = Eqn(primitive, variables, outputs, params, None)
-    parts = primitive.split(known, eqn)
+    parts = primitive.split(known, Eqn(primitive, variables, outputs, params, None))
     if parts is None:
-        raise errors.ArgumentError(
-            f"{primitive.name}: it is not linear, so not transposed"
-        )
-    env: dict[Atom, Any] = dict(zip(variables, inputs, strict=True))
+        raise errors.ArgumentError(f"{primitive.name}: it is not linear")
+    rows = zip(variables, inputs, strict=True)
+    values = {var: x for var, x in rows if not is_linear(x)}
     for early in parts[0]:
-        results = bind(early.primitive, [env[v] for v in early.inputs], early.params)
-        env.update(zip(early.outputs, results, strict=True))
-    (late,) = parts[1]
-    given = dict(zip(outputs, ct, strict=True))
-    cts = transpose(
-        [given[var] for var in late.outputs],
-        *[env[var] for var in late.inputs],
-        **late.params,
-    )
-    found = dict(zip(late.inputs, cts, strict=True))
-    return [
-        found.get(v) if is_linear(x) else None
-        for v, x in zip(variables, inputs, strict=True)
-    ]
+        given = [values[a] if isinstance(a, Var) else a for a in early.inputs]
+        results = bind(early.primitive, given, early.params)
+        values.update(zip(early.outputs, results, strict=True))
+    late = Program(variables, tuple(parts[1]), outputs)
+    ends = [(var, c) for var, c in zip(outputs, ct, strict=True) if c is not None]
+    found = pull_back(late, values, [v for v, _ in ends], [c for _, c in ends])
+    return [None if k else found.get(v) for v, k in zip(variables, known, strict=True)]

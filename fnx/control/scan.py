@@ -16,7 +16,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
-from fnx.control.fission import products_before, sums_after
+from fnx.control.fission import products_after, products_before, sums_after
 from fnx.control.held import (
     both,
     either,
@@ -177,11 +177,11 @@ class _Scan(Primitive):
         self, ct: Any, *inputs: Any, program: Program, shape: Shape
     ) -> Sequence[Any]:
         """A scan the other way; cotangents of the constants add up in its carry."""
-        _, carry, _ = shape.cut(inputs[shape.first :])
-        if all(map(is_linear, carry)):
-            return transposed_scan(ct, *inputs, program=program, shape=shape)
-        params = {"program": program, "shape": shape}
-        return transposed_after_split(self, ct, inputs, params, transposed_scan)
+        known = tuple([not is_linear(x) for x in inputs[shape.first :]])
+        if any(known_carry(program, shape, known)):
+            params = {"program": program, "shape": shape}
+            return transposed_after_split(self, ct, inputs, params)
+        return transposed_scan(ct, *inputs, program=program, shape=shape)
 
     def batch(
         self,
@@ -239,7 +239,12 @@ class _Scan(Primitive):
 
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """What depends on constants or rows alone before the loop, sums after it."""
-        for taken_out in (invariants_before, products_before, sums_after):
+        for taken_out in (
+            invariants_before,
+            products_before,
+            sums_after,
+            products_after,
+        ):
             found = taken_out(eqn)
             if found is not None:
                 return found
@@ -271,6 +276,19 @@ def _rows(program: Program, shape: Shape) -> int:
 # ---------------------------------------------------------------- splitting
 
 
+def known_carry(program: Program, shape: Shape, known: Mask) -> Mask:
+    """Which carries are known in every round; `known` marks operands."""
+    consts, start, xs = shape.cut(known)
+    many = len(program.outputs) - shape.carry
+
+    def shrink(carry: Mask) -> Mask:
+        kept = (*carry, *[True] * many)
+        parts = split_program(program, (*consts, *carry, *xs), kept)
+        return both(carry, parts.outputs_known[: shape.carry])
+
+    return settled(start, shrink)
+
+
 def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
     """The scan over what is known, and the one that reads its residuals.
 
@@ -280,15 +298,9 @@ def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
     shape: Shape = eqn.params["shape"]
     program: Program = eqn.params["program"]
     count, operands = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
-    consts, start, xs = shape.cut(known)
+    consts, _, xs = shape.cut(known)
+    carry = known_carry(program, shape, known)
     many = len(program.outputs) - shape.carry
-
-    def shrink(carry: Mask) -> Mask:
-        kept = (*carry, *[True] * many)
-        parts = split_program(program, (*consts, *carry, *xs), kept)
-        return both(carry, parts.outputs_known[: shape.carry])
-
-    carry = settled(start, shrink)
     mask = (*consts, *carry, *xs)
     if not any(mask):
         return None
@@ -334,7 +346,8 @@ def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
             ),
         },
     )
-    return [*early.before, first], [second]
+    # What is linear in the constants alone is transposed once, not in every round.
+    return [*early.before, first], invariants_before(second) or [second]
 
 
 # ---------------------------------------------------------------- transposition
@@ -343,7 +356,7 @@ def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
 def transposed_scan(
     ct: Sequence[Any], *inputs: Any, program: Program, shape: Shape
 ) -> list[Any]:
-    """The cotangents of a scan that is linear in its carry.
+    """The cotangents of a scan that is linear in its carry, wherever that begins.
 
     Those of the constants, if they are linear too, are summed over the rounds.
     """

@@ -43,7 +43,7 @@ from fnx.control.rounds import (
     swapped,
     transposed_after_split,
 )
-from fnx.control.scan import Shape, scan, transposed_scan
+from fnx.control.scan import Shape, invariants_before, scan
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -177,7 +177,7 @@ class _While(Primitive):
 
     def transpose(self, ct: Any, *inputs: Any, **params: Any) -> Sequence[Any]:
         """What is not linear runs first, and records; the rest is a scan."""
-        return transposed_after_split(self, ct, inputs, params, transposed_scan)
+        return transposed_after_split(self, ct, inputs, params)
 
     def batch(
         self,
@@ -356,7 +356,7 @@ def _split_while(eqn: Eqn, known: Mask) -> Parts | None:
         },
         eqn.source,
     )
-    return [*early.before, first], [second]
+    return [*early.before, first], invariants_before(second) or [second]
 
 
 def _recorded(

@@ -789,9 +789,9 @@ def test_long_modules_are_compiled_on_several_threads(monkeypatch):
     threads = set()
     real = jit._object
 
-    def recorded(text, machine):
+    def recorded(text, machine, optimised):
         threads.add(threading.get_ident())
-        return real(text, machine)
+        return real(text, machine, optimised)
 
     monkeypatch.setattr(jit, "_object", recorded)
     module = emit.Module()

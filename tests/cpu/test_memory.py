@@ -64,6 +64,15 @@ def test_what_is_kept_is_bounded():
     assert stats().kept <= max(stats().used, 2**26)
 
 
+def test_less_is_kept_when_less_is_used():
+    large = [empty((LARGE * 4,), F32) for _ in range(3)]
+    assert stats().used >= 48 * LARGE
+    del large
+    for size in (LARGE, LARGE * 2, LARGE * 3):
+        empty((size,), F32)
+    assert stats().kept <= max(stats().used + 12 * LARGE, 2**26)
+
+
 def test_numpy_may_resize():
     x = empty((LARGE // 4,), F32)
     x[:] = np.arange(x.size)

@@ -238,7 +238,7 @@ some:
   %kept.more = add i64 %kept, %size
   %most = call i64 @llvm.umax.i64(i64 %used, i64 67108864)
   %keep = icmp ule i64 %kept.more, %most
-  br i1 %keep, label %push, label %drop
+  br i1 %keep, label %push, label %full
 push:
   store i64 %kept.more, ptr @fnx_kept
   %room = sub i64 %size, 64
@@ -250,9 +250,46 @@ push:
   store ptr %first, ptr %next.at
   store ptr %block, ptr %list
   br label %done
-drop:
+full:
   call void @free(ptr %block)
+  %over = icmp ugt i64 %kept, %most
+  br i1 %over, label %less, label %done
+less:
+  call void @trim(i64 %most)
   br label %done
+done:
+  ret void
+}
+
+; Gives back what is kept above so many bytes, since less is in use than before.
+define internal void @trim(i64 %most) {
+entry:
+  br label %list
+list:
+  %number = phi i64 [ 511, %entry ], [ %lower, %empty ]
+  %list.at = getelementptr ptr, ptr @lists, i64 %number
+  br label %next
+next:
+  %kept = load i64, ptr @fnx_kept
+  %over = icmp ugt i64 %kept, %most
+  br i1 %over, label %look, label %done
+look:
+  %block = load ptr, ptr %list.at
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %empty, label %drop
+drop:
+  %next.at = getelementptr i8, ptr %block, i64 8
+  %rest = load ptr, ptr %next.at
+  store ptr %rest, ptr %list.at
+  %size = load i64, ptr %block
+  %kept.less = sub i64 %kept, %size
+  store i64 %kept.less, ptr @fnx_kept
+  call void @free(ptr %block)
+  br label %next
+empty:
+  %lower = sub i64 %number, 1
+  %last = icmp eq i64 %number, 0
+  br i1 %last, label %done, label %list
 done:
   ret void
 }
