@@ -357,7 +357,7 @@ class _Fuser:
             if not all(self._reads_exactly(use, home) for use in inside):
                 continue
             others = set(self._readers([var])) - {home}
-            if not self._reach(others, home):
+            if home not in self._view_readers(var) and not self._reach(others, home):
                 return home
         return None
 
@@ -421,6 +421,12 @@ class _Fuser:
                     if self.views.get(out) is var:
                         yield from self._readers([out])
                     yield from map(_node, self.homes.get(out, ()))
+
+    def _view_readers(self, var: Var) -> set[_Node]:
+        """What loads a stored value through views: it has to be there before."""
+        reading = [self.eqns[use.eqn] for use in self.uses.get(var, ())]
+        outputs = [out for eqn in reading for out in eqn.outputs]
+        return set(self._readers([v for v in outputs if self.views.get(v) is var]))
 
     def _reach(self, start: set[_Node], target: _Kernel) -> bool:
         """Whether what starts from these nodes ends up in the target."""

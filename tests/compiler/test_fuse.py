@@ -119,6 +119,22 @@ def test_kernels_do_not_depend_on_each_other() -> None:
     assert kinds(planned(function, data(40, 40))) == ["kernel", "matmul", "kernel"]
 
 
+@pytest.mark.parametrize("n", [1, 4, 33])
+def test_a_kernel_does_not_load_a_view_of_what_it_computes(n: int) -> None:
+    def function(x: Any, y: Any) -> Any:
+        column = np_.sin(x) * np_.cos(x)
+        flat = column.reshape(-1)  # a view, which kernels of two shapes read
+        a = (flat * 2.0 + 1.0).reshape(-1, 1) + column
+        return a, np_.stack([flat * 3.0, np_.tanh(y[:, 0]) * flat], axis=1) * y + column
+
+    x, y = data(n, 1), data(n, 2)
+    column = np.sin(x) * np.cos(x)
+    beside = np.concatenate([column * 3.0, np.tanh(y[:, :1]) * column], axis=1)
+    wanted = column * 2.0 + 1.0 + column, beside * y + column
+    for found, want in zip(fnx.jit(function)(x, y), wanted, strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+
+
 def test_a_product_reads_views_and_transposes_in_place() -> None:
     def function(x: Any, y: Any) -> Any:
         return x.reshape(40, 50).T @ y
