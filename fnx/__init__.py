@@ -23,7 +23,7 @@ from fnx.dtypes import default_dtypes, float0
 from fnx.runtime.backend import offer
 
 if TYPE_CHECKING:
-    from fnx import extend, lax, nn, optim, random, testing, tree_util
+    from fnx import extend, implicit, lax, nn, optim, random, testing, tree_util
     from fnx.api.closures import closure_convert, custom_gradient
     from fnx.api.custom import custom_jvp, custom_vjp
     from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
@@ -50,7 +50,16 @@ offer("calls", "fnx.cpu.entry")
 
 # Computing with arrays needs none of this, so `import fnx` does not wait for it: each
 # of these modules is loaded when it, or one of the names from it, is first used.
-_LAZY_MODULES = ("extend", "lax", "nn", "optim", "random", "testing", "tree_util")
+_LAZY_MODULES = (
+    "extend",
+    "implicit",
+    "lax",
+    "nn",
+    "optim",
+    "random",
+    "testing",
+    "tree_util",
+)
 _LAZY_NAMES = {
     "fnx.api.closures": "closure_convert custom_gradient",
     "fnx.api.custom": "custom_jvp custom_vjp",
@@ -90,6 +99,7 @@ __all__ = [
     "float0",
     "grad",
     "hessian",
+    "implicit",
     "jacfwd",
     "jacobian",
     "jacrev",

@@ -44,7 +44,7 @@ LAYERS: list[set[str]] = [
     {"cpu", "fnx_cuda"},
     {"api"},
     {"numpy", "lax", "scipy", "random", "nn", "debug"},
-    {"optim", "data", "io", "testing", "demo"},
+    {"optim", "implicit", "data", "io", "testing", "demo"},
 ]
 
 # Parts that see less than all layers below: what each may import besides itself.

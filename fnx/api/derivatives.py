@@ -295,7 +295,9 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
     fixed = len(traced.captured)
     _check_inexact(names, types)
     _check_inexact(leaf_names(["the output"], [traced.out_tree]), traced.out_types)
-    _check_linear(traced.program, fixed)
+    asker = "linear_transpose: the function"
+    fix = "use vjp, which linearizes first"
+    check_linear(asker, traced.program, fixed, fix)
     linear = LinearMap(
         "linear_transpose",
         traced.program,
@@ -306,7 +308,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[..., An
         traced.out_types,
         (True,) * len(traced.out_types),
     )
-    _check_multilinear(linear)
+    _check_multilinear(asker, linear, fix)
     return errors.api_boundary(functools.partial(linear.pull, traced.captured))
 
 
@@ -322,8 +324,11 @@ def _check_inexact(names: Sequence[str], types: Sequence[ArrayType]) -> None:
             )
 
 
-def _check_linear(program: Program, fixed: int) -> None:
-    """Raises where an equation is not linear in what depends on the arguments."""
+def check_linear(what: str, program: Program, fixed: int, fix: str = "") -> None:
+    """Raises where an equation is not linear in what depends on the arguments.
+
+    They are the inputs but for the first `fixed`; `what` names the function.
+    """
     touched: set[Var] = set(program.inputs[fixed:])
     for eqn in program.eqns:
         if touched.isdisjoint(a for a in eqn.inputs if isinstance(a, Var)):
@@ -332,10 +337,11 @@ def _check_linear(program: Program, fixed: int) -> None:
         reaching = any(dtypes.is_inexact(v.type.dtype) for v in eqn.outputs)
         if reaching and not eqn.primitive.linear:
             place = f" at {eqn.source}" if eqn.source else ""
-            raise _not_linear(f"it applies {eqn.primitive.name} to them{place}")
+            reason = f"it applies {eqn.primitive.name} to them{place}"
+            raise not_linear(what, reason, fix)
 
 
-def _check_multilinear(linear: LinearMap) -> None:
+def _check_multilinear(what: str, linear: LinearMap, fix: str) -> None:
     """Raises where two operands of a product depend on the arguments.
 
     A transpose rule then meets a linear input where it needs a value.
@@ -343,25 +349,24 @@ def _check_multilinear(linear: LinearMap) -> None:
     try:
         linear.transposed()
     except (errors.ArgumentError, AttributeError) as error:
-        raise _not_linear("it multiplies what depends on them") from error
+        raise not_linear(what, "it multiplies what depends on them", fix) from error
 
 
-def _not_linear(reason: str) -> Exception:
+def not_linear(what: str, reason: str, fix: str = "") -> Exception:
+    """The error for a function that should be linear in its arguments."""
     return errors.ArgumentError(
-        errors.explain(
-            "linear_transpose: the function is not linear in its arguments",
-            reason,
-            "use vjp, which linearizes first",
-        )
+        errors.explain(f"{what} is not linear in its arguments", reason, fix)
     )
 
 
 __all__ = [
     "LinearMap",
     "Point",
+    "check_linear",
     "jvp",
     "linear_transpose",
     "linearize",
     "linearized",
+    "not_linear",
     "vjp",
 ]

@@ -94,8 +94,12 @@ def hold(
     types: Sequence[ArrayType],
     in_tree: PyTreeDef,
     names: Sequence[str],
+    known: Sequence[Array] | None = None,
 ) -> Held:
-    """Traces a function of positional arguments, of which `in_tree` is the tuple."""
+    """Traces a function of positional arguments, of which `in_tree` is the tuple.
+
+    `known` are the values of the leaves, if Python may ask for them.
+    """
     if not callable(function):
         kind = type(function).__name__
         raise errors.ArgumentError(f"{asker}: takes functions, got a {kind}")
@@ -104,6 +108,7 @@ def hold(
         types,
         asker=f"{asker}: {name_of(function)}",
         names=names,
+        known=known,
     )
     name = name_of(function)
     return Held(name, traced.program, traced.captured, traced.out_tree)
@@ -116,6 +121,12 @@ def argument_names(
     roots = parameter_names(function, len(operands)) if callable(function) else []
     trees = [operand.treedef for operand in operands]
     return leaf_names(roots, trees) if roots else []
+
+
+def tuple_tree(trees: Sequence[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple of trees of these structures."""
+    leaves = [treedef.unflatten([0] * treedef.num_leaves) for treedef in trees]
+    return tree.structure(tuple(leaves))
 
 
 def cast_to(x: Any, type: ArrayType) -> Any:

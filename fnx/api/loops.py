@@ -23,6 +23,7 @@ from fnx.api.held import (
     common_type,
     hold,
     mismatch,
+    tuple_tree,
 )
 from fnx.api.jit import jit_is_disabled
 from fnx.api.vmap import moved, vmap
@@ -273,7 +274,7 @@ def _steady(
     operands = [init] if rows is None else [init, rows]
     row_types = [] if rows is None else [x.with_shape(x.shape[1:]) for x in rows.types]
     trees = [operand.treedef for operand in operands]
-    in_tree = _tuple_tree(trees)
+    in_tree = tuple_tree(trees)
     names = argument_names(function, operands)
     while True:
         held = hold(asker, function, [*types, *row_types], in_tree, names)
@@ -290,12 +291,6 @@ def _steady(
     pairs_of = zip(init.leaves, types, strict=True)
     start = tuple([cast_to(x, type) for x, type in pairs_of])
     return _Step(held, start, carry_tree, rows_tree)
-
-
-def _tuple_tree(trees: Sequence[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple of trees of these structures."""
-    leaves = [treedef.unflatten([0] * treedef.num_leaves) for treedef in trees]
-    return tree.structure(tuple(leaves))
 
 
 def _result_trees(asker: str, held: Held, pairs: bool) -> tuple[PyTreeDef, PyTreeDef]:
@@ -371,7 +366,7 @@ def while_loop(
     step = _steady("while_loop", body_fun, init)
     types = [x.type for x in step.start]
     names = argument_names(cond_fun, [init])
-    in_tree = _tuple_tree([init.treedef])
+    in_tree = tuple_tree([init.treedef])
     test = hold("while_loop", cond_fun, types, in_tree, names)
     _check_test(test)
     shape = Rounds(len(test.captured), len(step.held.captured), most)

@@ -7,6 +7,7 @@ every shape is explicit. `fnx.numpy` is made of these operations. The walk begin
 
 from fnx.api.branches import cond, platform_dependent, switch
 from fnx.api.loops import associative_scan, fori_loop, map, scan, while_loop
+from fnx.api.solve import custom_linear_solve, custom_root
 from fnx.lax.elementwise import (
     RoundingMethod,
     abs,
@@ -209,6 +210,8 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "custom_linear_solve",
+    "custom_root",
     "div",
     "dot",
     "dot_general",

@@ -15,6 +15,8 @@ import numpy as np
 import fnx
 import fnx.numpy as fnp
 from fnx import lax
+from fnx.tree import leaves as tree_leaves
+from fnx.tree import map as tree_map
 
 ROWS = np.arange(12.0).reshape(4, 3) * 0.1 - 0.4
 X = np.array([0.5, 1.1, 1.5])
@@ -187,6 +189,90 @@ def while_in_scan_plain(x: Any, value: np.ndarray) -> Any:
     return carry * total
 
 
+def matrix_of(x: Any) -> list[list[Any]]:
+    """A matrix without symmetry, with a heavy diagonal."""
+    return [
+        [x[0] * x[0] + 4.0, 0.5, x[1]],
+        [fnp.sin(x[2]), 5.0 + x[1] * x[1], 0.3],
+        [0.2, x[0], 4.0 + fnp.cos(x[2])],
+    ]
+
+
+def eliminated(a: list[list[Any]], b: list[Any]) -> list[Any]:
+    """The solution of a system of three equations, row by row."""
+    rows = [[*row, right] for row, right in zip(a, b, strict=True)]
+    for i in range(3):
+        for j in range(3):
+            if i != j:
+                factor = rows[j][i] / rows[i][i]
+                pairs = zip(rows[j], rows[i], strict=True)
+                rows[j] = [p - factor * q for p, q in pairs]
+    return [rows[i][3] / rows[i][i] for i in range(3)]
+
+
+def relaxed(matvec: Any, b: Any) -> Any:
+    """A solver for heavy diagonals, with an end that depends on the values."""
+
+    def step(state: Any) -> Any:
+        x, _, count = state
+        r = tree_map(lambda p, q: p - q, b, matvec(x))
+        return tree_map(lambda p, q: p + q / 6.0, x, r), r, count + 1
+
+    def goes_on(state: Any) -> Any:
+        size = sum(abs(leaf).sum() for leaf in tree_leaves(state[1]))
+        return (size > 1e-14) & (state[2] < 500)
+
+    start = tree_map(lambda leaf: leaf * 0.0, b)
+    return lax.while_loop(goes_on, step, (start, b, 0))[0]
+
+
+def solved(x: Any) -> Any:
+    """A linear system between trees, whose matrix and right side depend on x."""
+
+    def matvec(v: Any) -> Any:
+        (first, second), (third,) = v["a"], v["b"]
+        rows = matrix_of(x)
+        found = [r[0] * first + r[1] * second + r[2] * third for r in rows]
+        return {"a": fnp.stack(found[:2]), "b": found[2][None]}
+
+    b = {"a": fnp.cos(x[:2]), "b": x[2:] * x[:1]}
+    found = lax.custom_linear_solve(matvec, b, relaxed, relaxed)
+    return fnp.concatenate([found["a"], found["b"]]) * x
+
+
+def solved_plain(x: Any, value: np.ndarray) -> Any:
+    b = [fnp.cos(x[0]), fnp.cos(x[1]), x[2] * x[0]]
+    return fnp.stack(eliminated(matrix_of(x), b)) * x
+
+
+def rooted(x: Any) -> Any:
+    """A root that is found by iteration, whose equation depends on x."""
+
+    def f(z: Any) -> Any:
+        return 2.0 * z + fnp.sin(z) * x[::-1] * 0.2 - fnp.cos(x)
+
+    def iterate(f: Any, z: Any) -> Any:
+        def goes_on(state: Any) -> Any:
+            return (abs(f(state[0])).sum() > 1e-15) & (state[1] < 200)
+
+        return lax.while_loop(
+            goes_on, lambda s: (s[0] - f(s[0]) / 2, s[1] + 1), (z, 0)
+        )[0]
+
+    def tangent(g: Any, y: Any) -> Any:
+        return lax.custom_linear_solve(g, y, relaxed, relaxed)
+
+    return lax.custom_root(f, x * 0.1, iterate, tangent) * x
+
+
+def rooted_plain(x: Any, value: np.ndarray) -> Any:
+    z = fnp.cos(x) / 2
+    for _ in range(8):  # Newton's method: the equations are apart from each other
+        slope = 2.0 + fnp.cos(z) * x[::-1] * 0.2
+        z = z - (2.0 * z + fnp.sin(z) * x[::-1] * 0.2 - fnp.cos(x)) / slope
+    return z * x
+
+
 FLOWS = [
     Flow("scan", scanned, scanned_plain),
     Flow("scan backwards", backwards, backwards_plain),
@@ -198,6 +284,8 @@ FLOWS = [
     Flow("associative_scan", combined, combined_plain),
     Flow("nested", nested, nested_plain),
     Flow("while in scan", while_in_scan, while_in_scan_plain),
+    Flow("custom_linear_solve", solved, solved_plain),
+    Flow("custom_root", rooted, rooted_plain),
 ]
 
 STACK = np.stack([X, 2 * X, -X, 0.1 * X])
