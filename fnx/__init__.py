@@ -23,9 +23,21 @@ from fnx.dtypes import default_dtypes, float0
 from fnx.runtime.backend import offer
 
 if TYPE_CHECKING:
-    from fnx import extend, implicit, lax, nn, optim, random, testing, tree_util
+    from fnx import (
+        custom_batching,
+        custom_derivatives,
+        extend,
+        implicit,
+        lax,
+        nn,
+        optim,
+        random,
+        testing,
+        tree_util,
+    )
     from fnx.api.closures import closure_convert, custom_gradient
     from fnx.api.custom import custom_jvp, custom_vjp
+    from fnx.api.custom_rule import custom_rule, linear_call
     from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
     from fnx.api.device import (
         Device,
@@ -51,6 +63,8 @@ offer("calls", "fnx.cpu.entry")
 # Computing with arrays needs none of this, so `import fnx` does not wait for it: each
 # of these modules is loaded when it, or one of the names from it, is first used.
 _LAZY_MODULES = (
+    "custom_batching",
+    "custom_derivatives",
     "extend",
     "implicit",
     "lax",
@@ -63,6 +77,7 @@ _LAZY_MODULES = (
 _LAZY_NAMES = {
     "fnx.api.closures": "closure_convert custom_gradient",
     "fnx.api.custom": "custom_jvp custom_vjp",
+    "fnx.api.custom_rule": "custom_rule linear_call",
     "fnx.api.derivatives": "jvp linear_transpose linearize vjp",
     "fnx.api.device": """Device block_until_ready default_backend device_count
         device_get device_put devices local_device_count local_devices process_count
@@ -83,8 +98,11 @@ __all__ = [
     "clear_caches",
     "closure_convert",
     "config",
+    "custom_batching",
+    "custom_derivatives",
     "custom_gradient",
     "custom_jvp",
+    "custom_rule",
     "custom_vjp",
     "default_backend",
     "default_dtypes",
@@ -106,6 +124,7 @@ __all__ = [
     "jit",
     "jvp",
     "lax",
+    "linear_call",
     "linear_transpose",
     "linearize",
     "local_device_count",

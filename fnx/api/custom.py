@@ -24,7 +24,9 @@ from fnx.api.arguments import (
 )
 from fnx.api.custom_call import Call, bind_call, rule_program
 from fnx.api.rules import check_pair, check_results, cotangent_leaves, tangent_leaves
+from fnx.api.symbolic import SymbolicZero, instantiated
 from fnx.api.tangents import moves, zeros
+from fnx.control.call import chosen, spread
 from fnx.control.constant import closed
 from fnx.control.custom import Rule, custom_jvp_call, custom_vjp_call
 from fnx.core.program import Program
@@ -32,10 +34,11 @@ from fnx.core.simplify import simplify
 from fnx.core.trace import trace, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
+from fnx.transforms.rewrite import Mask
 from fnx.tree import PyTreeDef
 
 
-class _Custom:
+class Custom:
     """What the two decorators share: the arguments, and methods."""
 
     kind = ""
@@ -50,7 +53,7 @@ class _Custom:
         functools.update_wrapper(self, fun)
         self.fun = fun
         named = _numbers(self.kind, fun, nondiff_argnames)
-        self._nondiff = (
+        self.nondiff = (
             *indices(self.kind, "nondiff_argnums", nondiff_argnums),
             *named,
         )
@@ -72,7 +75,7 @@ class _Custom:
         args = self._positional(args, kwargs)
         if not tracing():
             return self.fun(*args)
-        return self._record(bind_call(self._asker, self.fun, self._nondiff, args))
+        return self._record(bind_call(self._asker, self.fun, self.nondiff, args))
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """All arguments by position, defaults included, since rules have no names."""
@@ -116,7 +119,7 @@ def _numbers(
 # ---------------------------------------------------------------- custom_jvp
 
 
-class custom_jvp(_Custom):
+class custom_jvp(Custom):
     """Decorates a function that is given a forward-mode rule with `defjvp`.
 
     The rule takes the primals and the tangents as two tuples and gives the output and
@@ -139,11 +142,18 @@ class custom_jvp(_Custom):
 
     kind = "custom_jvp"
     jvp: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
-    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
-        """Sets the rule; gives it back, so that this is a decorator."""
+    def defjvp(
+        self, jvp: Callable[..., Any], symbolic_zeros: bool = False
+    ) -> Callable[..., Any]:
+        """Sets the rule; gives it back, so that this is a decorator.
+
+        With `symbolic_zeros`, tangents of arguments that do not move are given as
+        `fnx.custom_derivatives.SymbolicZero`, and the rule may return such zeros.
+        """
         check_callable(f"{self._asker}: defjvp", jvp)
-        self.jvp = jvp
+        self.jvp, self.symbolic_zeros = jvp, bool(symbolic_zeros)
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -157,7 +167,7 @@ class custom_jvp(_Custom):
         >>> fnx.grad(twice)(1.0).item()
         3.0
         """
-        if self._nondiff:
+        if self.nondiff:
             raise errors.ArgumentError(
                 f"{self._asker}: defjvps does not know nondiff_argnums; use defjvp."
             )
@@ -178,7 +188,7 @@ class custom_jvp(_Custom):
                 total = tree.map(lambda x: zeros(x.type), output)
             return output, total
 
-        self.jvp = jvp
+        self.jvp, self.symbolic_zeros = jvp, False
 
     def _check_rule(self) -> None:
         if self.jvp is None:
@@ -197,38 +207,46 @@ class custom_jvp(_Custom):
             *traced.captured,
             *call.operands,
             program=traced.program,
-            rule=Rule(functools.partial(_jvp_rule, call, traced, self.jvp)),
+            rule=jvp_rule(call, traced, self.jvp, self.symbolic_zeros),
             differentiable=(False,) * len(traced.captured) + call.differentiable,
             name=name_of(self.fun),
         )
         return traced.out_tree.unflatten(results)
 
 
-def _jvp_rule(call: Call, traced: TracedTree, jvp: Callable[..., Any]) -> Program:
-    """The rule over captured arrays, operands, and tangents of the differentiable."""
+def jvp_rule(
+    call: Call, traced: TracedTree, jvp: Callable[..., Any], symbolic: bool
+) -> Rule:
+    """The rule over captured arrays, operands, and tangents of the differentiable.
+
+    If it is `symbolic`, over those tangents that are not zero.
+    """
     operand_types = [x.type for x in call.operands]
-    rows = zip(operand_types, call.differentiable, strict=True)
-    tangent_types = [type for type, may_move in rows if may_move]
+    types = chosen(operand_types, call.differentiable)
 
-    def run(operands: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        apart, primals = call.parted(operands)
-        treedef = tree.structure(primals)
-        moved = _with_float0(iter(tangents), call.primal_types(operand_types))
-        result = jvp(*apart, primals, treedef.unflatten(moved))
-        output, tangent = check_pair(call.asker, "the jvp rule", result)
-        out_types = traced.out_types
-        outputs = check_results(
-            call.asker, "the jvp rule", output, traced.out_tree, out_types
-        )
-        return outputs + tangent_leaves(call.asker, tangent, traced.out_tree, out_types)
+    def make(moving: Mask) -> Program:
+        mask = moving if symbolic else (True,) * len(types)
 
-    return rule_program(call, traced, run, tangent_types)
+        def run(operands: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+            apart, primals = call.parted(operands)
+            treedef = tree.structure(primals)
+            primal_types = call.primal_types(operand_types)
+            moved = _with_zeros(iter(tangents), primal_types, mask)
+            result = jvp(*apart, primals, treedef.unflatten(moved))
+            output, tangent = check_pair(call.asker, "the jvp rule", result)
+            out = traced.out_tree, traced.out_types
+            outputs = check_results(call.asker, "the jvp rule", output, *out)
+            return outputs + tangent_leaves(call.asker, instantiated(tangent), *out)
+
+        return rule_program(call, traced, run, chosen(types, mask))
+
+    return Rule(make, symbolic)
 
 
 # ---------------------------------------------------------------- custom_vjp
 
 
-class custom_vjp(_Custom):
+class custom_vjp(Custom):
     """Decorates a function that is given a reverse-mode rule with `defvjp`.
 
     `forward` takes the function's arguments and gives the output and residuals (any
@@ -251,12 +269,33 @@ class custom_vjp(_Custom):
     kind = "custom_vjp"
     fwd: Callable[..., Any] | None = None
     bwd: Callable[..., Any] | None = None
+    jvp: Callable[..., Any] | None = None
+    symbolic_zeros = False
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
-        """Sets the forward and the backward rule."""
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Sets the forward and the backward rule.
+
+        With `symbolic_zeros`, each differentiable leaf that `fwd` gets is a
+        `fnx.custom_derivatives.CustomVJPPrimal`, which has a `value` and knows whether
+        it is `perturbed`; the cotangents of outputs that do not matter come to `bwd`
+        as `SymbolicZero`, and it may return such zeros. `optimize_remat` promises that
+        `fwd` gives what the function gives, so that a forward pass that nobody
+        differentiates may run the function; here it does so without it too.
+        """
         check_callable(f"{self._asker}: defvjp", fwd)
         check_callable(f"{self._asker}: defvjp", bwd)
+        if not isinstance(optimize_remat, bool):
+            raise errors.OptionError(
+                f"{self._asker}: optimize_remat is a bool, got {optimize_remat!r}"
+            )
         self.fwd, self.bwd = fwd, bwd
+        self.symbolic_zeros = bool(symbolic_zeros)
 
     def _check_rule(self) -> None:
         if self.fwd is None or self.bwd is None:
@@ -270,13 +309,16 @@ class custom_vjp(_Custom):
         assert self.fwd is not None
         assert self.bwd is not None
         traced = call.trace_function()
-        rules = _VjpRules(call, traced, self.fwd, self.bwd)
+        symbolic = self.symbolic_zeros
+        rules = _VjpRules(call, traced, self.fwd, self.bwd, symbolic)
+        tangent = self.jvp and jvp_rule(call, traced, self.jvp, False)
         results = custom_vjp_call(
             *traced.captured,
             *call.operands,
             program=traced.program,
             forward=rules.forward,
-            backward=Rule(rules.make_backward),
+            backward=Rule(rules.make_backward, symbolic),
+            tangent=tangent,
             differentiable=(False,) * len(traced.captured) + call.differentiable,
             name=name_of(self.fun),
         )
@@ -284,7 +326,11 @@ class custom_vjp(_Custom):
 
 
 class _VjpRules:
-    """The two rules of one call: the backward one needs the forward one's residuals."""
+    """The two rules of one call: the backward one needs the forward one's residuals.
+
+    Masks are those of `control.custom`: of differentiable operands, and for the
+    backward rule of the inexact outputs behind them.
+    """
 
     def __init__(
         self,
@@ -292,54 +338,63 @@ class _VjpRules:
         traced: TracedTree,
         fwd: Callable[..., Any],
         bwd: Callable[..., Any],
+        symbolic: bool,
     ) -> None:
         self.call, self.traced = call, traced
         self.fwd, self.bwd = fwd, bwd
-        self.forward = Rule(self.make_forward)
-        self.residual_tree: PyTreeDef | None = None
+        self.symbolic = symbolic
+        self.forward = Rule(self.make_forward, symbolic)
+        self.residual_trees: dict[Mask, PyTreeDef] = {}
 
-    def make_forward(self) -> Program:
+    def make_forward(self, moving: Mask) -> Program:
         """Captured arrays and operands to the outputs and what `backward` is given:
         the operands that are not differentiable, and the residuals.
         """
         call, traced = self.call, self.traced
+        perturbed = spread(moving, call.differentiable) if self.symbolic else None
 
         def run(operands: Sequence[Any], _: Sequence[Any]) -> list[Any]:
-            result = self.fwd(*call.arguments(operands))
+            result = self.fwd(*call.arguments(operands, perturbed))
             output, residuals = check_pair(call.asker, "the forward rule", result)
             types = traced.out_types
             outputs = check_results(
                 call.asker, "the forward rule", output, traced.out_tree, types
             )
-            leaves, self.residual_tree = tree.flatten(residuals)
+            leaves, treedef = tree.flatten(residuals)
+            self.residual_trees[moving] = treedef
             asker = f"{call.asker}: the residuals"
-            kept = output_arrays(asker, leaves, self.residual_tree)
-            rows = zip(operands, call.is_apart(), strict=True)
-            return outputs + [x for x, apart in rows if apart] + kept
+            kept = output_arrays(asker, leaves, treedef)
+            return [*outputs, *chosen(operands, call.is_apart()), *kept]
 
         return rule_program(call, traced, run, [])
 
-    def make_backward(self) -> Program:
+    def make_backward(self, mask: Mask) -> Program:
         """Residuals and cotangents to a cotangent for each differentiable operand."""
         call, traced = self.call, self.traced
+        moving, given = (
+            mask[: sum(call.differentiable)],
+            mask[sum(call.differentiable) :],
+        )
         out_types = traced.out_types
-        kept_types = self.forward.program.output_types[len(out_types) :]
-        residual_tree = self.residual_tree
-        assert residual_tree is not None
+        kept_types = self.forward.program(moving).output_types[len(out_types) :]
+        # the forward rule that is not symbolic has been traced for some mask, once
+        trees = self.residual_trees
+        residual_tree = trees[moving] if self.symbolic else next(iter(trees.values()))
+        shown = given if self.symbolic else (True,) * len(given)
 
         def run(*values: Any) -> list[Any]:
-            given = iter(values)
+            rest = iter(values)
             rows = zip(call.operands, call.is_apart(), strict=True)
-            operands = [next(given) if apart else x for x, apart in rows]
+            operands = [next(rest) if apart else x for x, apart in rows]
             count = residual_tree.num_leaves
-            residuals = residual_tree.unflatten([next(given) for _ in range(count)])
-            cts = traced.out_tree.unflatten(_with_float0(given, out_types))
+            residuals = residual_tree.unflatten([next(rest) for _ in range(count)])
+            cts = traced.out_tree.unflatten(_with_zeros(rest, out_types, shown))
             apart, primals = call.parted(operands)
             result = self.bwd(*apart, residuals, cts)
             types = call.primal_types([x.type for x in operands])
-            return cotangent_leaves(call.asker, result, primals, types)
+            return cotangent_leaves(call.asker, instantiated(result), primals, types)
 
-        ct_types = [t for t in out_types if dtypes.is_inexact(t.dtype)]
+        ct_types = chosen([t for t in out_types if dtypes.is_inexact(t.dtype)], shown)
         names = [f"a residual or cotangent of {call.asker}"]
         rule = trace(
             run,
@@ -349,10 +404,21 @@ class _VjpRules:
         return simplify(closed(rule, f"the backward rule of {call.asker}"))
 
 
-def _with_float0(given: Iterator[Any], types: Sequence[ArrayType]) -> list[Any]:
-    """Tangents in order, with float0 zeros for the leaves that have none."""
-    rows = zip(types, moves(types), strict=True)
-    return [next(given) if moving else zeros(type) for type, moving in rows]
+def _with_zeros(
+    given: Iterator[Any], types: Sequence[ArrayType], mask: Mask
+) -> list[Any]:
+    """Tangents in order, with float0 zeros for the leaves that have none.
+
+    `mask` says which of the others are given; the rest are symbolic zeros.
+    """
+    marks = iter(mask)
+    found: list[Any] = []
+    for type, moving in zip(types, moves(types), strict=True):
+        if not moving:
+            found.append(zeros(type))
+        else:
+            found.append(next(given) if next(marks) else SymbolicZero(type))
+    return found
 
 
 __all__ = ["custom_jvp", "custom_vjp"]

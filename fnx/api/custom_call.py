@@ -18,6 +18,7 @@ from fnx.api.arguments import (
     positions,
     trace_tree,
 )
+from fnx.api.symbolic import CustomVJPPrimal
 from fnx.control.constant import closed
 from fnx.core.array import Array
 from fnx.core.program import Program
@@ -70,13 +71,26 @@ class Call:
             ]
         )
 
-    def arguments(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """All arguments, with other values of the operands."""
-        given = iter(operands)
-        rows = zip(self.leaves, self.is_operand, strict=True)
-        values = [next(given) if wanted else leaf for leaf, wanted in rows]
-        args: Any = self.in_tree.unflatten(values)
+    def arguments(
+        self, operands: Sequence[Any], perturbed: Sequence[Any] | None = None
+    ) -> tuple[Any, ...]:
+        """All arguments, with other values of the operands.
+
+        With `perturbed`, an entry for each operand, the leaves of the differentiable
+        arguments say whether they are.
+        """
+        values = list(operands)
+        if perturbed is not None:
+            rows = zip(values, perturbed, self.is_apart(), strict=True)
+            values = [x if a else CustomVJPPrimal(x, bool(p)) for x, p, a in rows]
+        args: Any = self.in_tree.unflatten(self.filled(values))
         return tuple(args)
+
+    def filled(self, values: Sequence[Any]) -> list[Any]:
+        """The leaves of all arguments, with values in the place of the operands."""
+        given = iter(values)
+        rows = zip(self.leaves, self.is_operand, strict=True)
+        return [next(given) if wanted else leaf for leaf, wanted in rows]
 
     def parted(self, operands: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
         """The arguments that are not differentiable, and those that are."""

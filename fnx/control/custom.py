@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import dtypes, errors
-from fnx.control.call import call, check_arguments, spread
+from fnx.control.call import call, check_arguments, chosen, spread
+from fnx.control.held import filled, instantiated, new_vars, parted
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Program
@@ -21,31 +22,47 @@ from fnx.core.reference import run_reference
 from fnx.core.simplify import simplify
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import add
 from fnx.ops.families import along
 from fnx.ops.reduce import reduce_sum
 from fnx.ops.shape import zeros_like
-from fnx.transforms.batch import batch_program
+from fnx.transforms.batch import batch_program, batched
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.transpose import transpose_program
 
 
 class Rule:
-    """A program that is made when it is first asked for; equal only to itself."""
+    """A program that is made when it is first asked for; equal only to itself.
 
-    __slots__ = ("_make", "_program")
+    A `masked` rule has one for every mask of what is not zero.
+    """
 
-    def __init__(self, make: Callable[[], Program]) -> None:
-        self._make: Callable[[], Program] | None = make
-        self._program: Program | None = None
+    __slots__ = ("_make", "_programs", "masked")
 
-    @property
-    def program(self) -> Program:
-        """The program, traced now if it was not before."""
-        if self._program is None:
+    def __init__(self, make: Callable[[Mask], Program], masked: bool = False) -> None:
+        self._make: Callable[[Mask], Program] | None = make
+        self._programs: dict[Mask, Program] = {}
+        self.masked = masked
+
+    def program(self, mask: Mask) -> Program:
+        """The program for a mask, traced now if it was not before."""
+        key = mask if self.masked else ()
+        if key not in self._programs:
             assert self._make is not None
-            self._program = self._make()
-            self._make = None  # whatever it captured is free
-        return self._program
+            self._programs[key] = self._make(mask)
+            if not self.masked:
+                self._make = None  # whatever it captured is free
+        return self._programs[key]
+
+    def given(self, values: Sequence[Any], likes: Sequence[Any]) -> list[Any]:
+        """Those of the values that the program takes; `None` stands for a zero."""
+        if self.masked:
+            return [x for x in values if x is not None]
+        return instantiated(values, likes)
+
+    def taken(self, flags: Sequence[bool], mask: Mask) -> Mask:
+        """The flags of what the program for a mask takes."""
+        return chosen(flags, mask) if self.masked else tuple(flags)
 
     def __repr__(self) -> str:
         return "rule"
@@ -83,7 +100,8 @@ class _CustomCall(Primitive):
 
 class _CustomJvp(_CustomCall):
     """custom_jvp_call: `rule` takes the inputs and a tangent for each `differentiable`
-    one; it gives the outputs and a tangent for each inexact output.
+    one (that is not zero, if it is masked); it gives the outputs and a tangent for each
+    inexact output.
     """
 
     def jvp(
@@ -98,12 +116,9 @@ class _CustomJvp(_CustomCall):
     ) -> tuple[Any, Any]:
         """The user's rule, with zeros for what does not move."""
         _check_moving(name, tangents, differentiable)
-        moves = [
-            zeros_like(x) if t is None else t
-            for x, t, may_move in zip(primals, tangents, differentiable, strict=True)
-            if may_move
-        ]
-        results = evaluate(rule.program, [*primals, *moves])
+        moves = chosen(tangents, differentiable)
+        given = rule.given(moves, chosen(primals, differentiable))
+        results = evaluate(rule.program(_present(moves)), [*primals, *given])
         count = len(program.outputs)
         inexact = [dtypes.is_inexact(type.dtype) for type in program.output_types]
         return results[:count], spread(results[count:], inexact)
@@ -121,14 +136,16 @@ class _CustomJvp(_CustomCall):
     ) -> tuple[Any, Any]:
         """The batched program with the batched rule."""
         lifted, flag = _batch_outputs(program, axis, tuple(mapped))
-        moves = [m for m, d in zip(mapped, differentiable, strict=True) if d]
-        lifted_rule = Rule(
-            lambda: _mapped_outputs(rule.program, axis, (*mapped, *moves), flag)
-        )
+        moves = chosen(mapped, differentiable)
+
+        def lifted_rule(moving: Mask) -> Program:
+            flags = (*mapped, *rule.taken(moves, moving))
+            return _mapped_outputs(rule.program(moving), axis, flags, flag)
+
         results = self(
             *args,
             program=lifted,
-            rule=lifted_rule,
+            rule=Rule(lifted_rule, rule.masked),
             differentiable=differentiable,
             name=name,
         )
@@ -137,8 +154,11 @@ class _CustomJvp(_CustomCall):
 
 class _CustomVjp(_CustomCall):
     """custom_vjp_call: `forward` takes the inputs and gives the outputs, then the
-    residuals; `backward` takes the residuals and a cotangent for each inexact output,
-    and gives one for each `differentiable` input.
+    residuals; `backward` takes the residuals and a cotangent for each inexact output
+    (that is not zero, if it is masked), and gives one for each `differentiable` input.
+
+    Masks of `forward` are of the differentiable inputs, those of `backward` of these
+    and of the inexact outputs. `tangent`, if there is one, is the rule of forward mode.
     """
 
     def jvp(
@@ -149,27 +169,38 @@ class _CustomVjp(_CustomCall):
         program: Program,
         forward: Rule,
         backward: Rule,
+        tangent: Rule | None,
         differentiable: Mask,
         name: str,
     ) -> tuple[Any, Any]:
         """The forward program, and the linear map that the backward one transposes."""
         _check_moving(name, tangents, differentiable)
-        values = evaluate(forward.program, primals)
-        outputs = values[: len(program.outputs)]
-        residuals = values[len(outputs) :]
-        moving = [
-            t is not None
-            for t, may_move in zip(tangents, differentiable, strict=True)
-            if may_move
-        ]
-        moved = custom_vjp_linear(
+        inexact = tuple([dtypes.is_inexact(t.dtype) for t in program.output_types])
+        moving = _present(chosen(tangents, differentiable))
+        values = evaluate(forward.program(moving), primals)
+        outputs, residuals = parted(values, len(program.outputs))
+
+        apply: Program | None = None
+        count = len(residuals)
+        if tangent is not None:
+            apply = _tangent_map(tangent.program(moving), residuals, moving, inexact)
+            residuals = (*residuals, *primals)
+
+        def turned(given: Mask) -> Program:
+            made = _only(backward.program((*moving, *given)), moving)
+            return _with_residuals(made, count, residuals[count:])
+
+        linear = custom_vjp_symbolic if backward.masked else custom_vjp_linear
+        every = (True,) * sum(inexact)
+        moved = linear(
             *residuals,
             *[t for t in tangents if t is not None],
-            backward=_only(backward.program, tuple(moving)),
+            backward=Rule(turned, True) if backward.masked else turned(every),
+            forward=apply,
             residuals=len(residuals),
+            outputs=chosen(program.output_types, inexact),
             name=name,
         )
-        inexact = [dtypes.is_inexact(type.dtype) for type in program.output_types]
         return outputs, spread(moved, inexact)
 
     def batch(
@@ -181,6 +212,7 @@ class _CustomVjp(_CustomCall):
         program: Program,
         forward: Rule,
         backward: Rule,
+        tangent: Rule | None,
         differentiable: Mask,
         name: str,
     ) -> tuple[Any, Any]:
@@ -188,20 +220,29 @@ class _CustomVjp(_CustomCall):
         flags = tuple(mapped)
         lifted, flag = _batch_outputs(program, axis, flags)
         count = len(program.outputs)
-        inputs = tuple([m for m, d in zip(flags, differentiable, strict=True) if d])
+        inputs = chosen(flags, differentiable)
 
-        def lifted_forward() -> Program:
-            return _forward_batched(forward.program, axis, flags, count, flag)[0]
+        def lifted_forward(moving: Mask) -> Program:
+            rule = forward.program(moving)
+            return _forward_batched(rule, axis, flags, count, flag)[0]
 
-        def lifted_backward() -> Program:
-            kept = _forward_batched(forward.program, axis, flags, count, flag)[1]
-            return _backward_batched(backward.program, axis, kept, flag, inputs)
+        def lifted_backward(mask: Mask) -> Program:
+            rule = forward.program(mask[: len(inputs)])
+            kept = _forward_batched(rule, axis, flags, count, flag)[1]
+            return _backward_batched(backward.program(mask), axis, kept, flag, inputs)
+
+        def lifted_tangent(moving: Mask) -> Program:
+            assert tangent is not None
+            return _mapped_outputs(
+                tangent.program(moving), axis, (*flags, *inputs), flag
+            )
 
         results = self(
             *args,
             program=lifted,
-            forward=Rule(lifted_forward),
-            backward=Rule(lifted_backward),
+            forward=Rule(lifted_forward, forward.masked),
+            backward=Rule(lifted_backward, backward.masked),
+            tangent=None if tangent is None else Rule(lifted_tangent),
             differentiable=differentiable,
             name=name,
         )
@@ -209,10 +250,11 @@ class _CustomVjp(_CustomCall):
 
 
 class _VjpLinear(Primitive):
-    """custom_vjp_linear: from residuals and tangents to tangents of the outputs.
+    """custom_vjp_linear: from residuals and linear inputs to what is linear in them.
 
-    `backward` is its transpose, from residuals and cotangents of the outputs; forward
-    mode transposes that once more.
+    `backward` is its transpose, from residuals and cotangents of the `outputs`; or a
+    rule for those that are not zero. `forward` is the map itself; where it is `None`,
+    forward mode transposes `backward` once more.
     """
 
     multiple = True
@@ -220,50 +262,67 @@ class _VjpLinear(Primitive):
     sees_axes = True
 
     def infer(
-        self, *types: ArrayType, backward: Program, residuals: int, name: str
+        self,
+        *types: ArrayType,
+        backward: Program | Rule,
+        forward: Program | None,
+        residuals: int,
+        outputs: tuple[ArrayType, ...],
+        name: str,
     ) -> tuple[ArrayType, ...]:
-        """The types of the cotangents that the backward program takes."""
-        return backward.input_types[residuals:]
+        """The types of the outputs."""
+        return outputs
 
     def reference(self, *arrays: Any, **params: Any) -> tuple[Any, ...]:
-        """The transposed backward program by its reference rules."""
+        """The map's program by its reference rules."""
         return tuple(run_reference(self.body(**params), arrays))
 
-    def body(self, *, backward: Program, residuals: int, name: str) -> Program:
-        """The backward program transposed."""
-        return _forward_map(backward, residuals, name)
+    def body(
+        self,
+        *,
+        backward: Program | Rule,
+        forward: Program | None,
+        residuals: int,
+        outputs: tuple[ArrayType, ...],
+        name: str,
+    ) -> Program:
+        """The map, which may have to be made of the backward program."""
+        if forward is not None:
+            return forward
+        return _forward_map(_turned(backward, (True,) * len(outputs)), residuals, name)
 
     def jvp(
-        self,
-        primals: Sequence[Any],
-        tangents: Sequence[Any],
-        *,
-        backward: Program,
-        residuals: int,
-        name: str,
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
     ) -> tuple[Any, Any]:
-        """Linear while the residuals rest; else that of the transposed program."""
-        params: dict[str, Any] = {
-            "backward": backward,
-            "residuals": residuals,
-            "name": name,
-        }
-        if any(t is not None for t in tangents[:residuals]):
-            program = self.body(**params)
-            return call.jvp(primals, tangents, program=program, name=name)
-        moves = [
-            zeros_like(x) if t is None else t
-            for x, t in zip(primals[residuals:], tangents[residuals:], strict=True)
-        ]
-        return self(*primals, **params), self(*primals[:residuals], *moves, **params)
+        """The map itself where the residuals rest, besides that of its program."""
+        residuals: int = params["residuals"]
+        fixed, given = parted(primals, residuals)
+        moves = tangents[residuals:]
+        found: list[Any] = [None] * len(params["outputs"])
+        if any(t is not None for t in moves):
+            found = list(self(*fixed, *instantiated(moves, given), **params))
+        if all(t is None for t in tangents[:residuals]):
+            return self(*primals, **params), found
+        rest = [*tangents[:residuals], *[None] * len(moves)]
+        program = self.body(**params)
+        results, shifts = call.jvp(primals, rest, program=program, name=params["name"])
+        return results, [_sum(a, b) for a, b in zip(found, shifts, strict=True)]
 
     def transpose(
-        self, ct: Any, *inputs: Any, backward: Program, residuals: int, name: str
+        self,
+        ct: Any,
+        *inputs: Any,
+        backward: Program | Rule,
+        forward: Program | None,
+        residuals: int,
+        outputs: tuple[ArrayType, ...],
+        name: str,
     ) -> Sequence[Any]:
         """The user's backward rule."""
-        rows = zip(backward.inputs[residuals:], ct, strict=True)
-        cts = [zeros_like(var) if c is None else c for var, c in rows]
-        results = evaluate(backward, [*inputs[:residuals], *cts])
+        given = _present(ct)
+        masked = isinstance(backward, Rule)
+        cts = filled(ct, given if masked else [True] * len(ct), outputs)
+        results = evaluate(_turned(backward, given), [*inputs[:residuals], *cts])
         asked = [is_linear(x) for x in inputs[residuals:]]
         pairs = zip(results, asked, strict=True)
         return [None] * residuals + [c if wanted else None for c, wanted in pairs]
@@ -274,28 +333,66 @@ class _VjpLinear(Primitive):
         args: Sequence[Any],
         mapped: Sequence[bool],
         *,
-        backward: Program,
+        backward: Program | Rule,
+        forward: Program | None,
         residuals: int,
+        outputs: tuple[ArrayType, ...],
         name: str,
     ) -> tuple[Any, Any]:
-        """The batched backward program; tangents without the axis are repeated."""
+        """The batched programs; linear inputs without the axis are repeated."""
         moves = zip(args[residuals:], mapped[residuals:], strict=True)
         repeated = [t if is_mapped else along(axis, t) for t, is_mapped in moves]
-        outputs = len(backward.inputs) - residuals
-        flags = (*mapped[:residuals], *[True] * outputs)
+        own = tuple(mapped[:residuals])
+
+        def lifted(program: Program) -> Program:
+            count = len(program.inputs) - residuals
+            return _mapped_outputs(program, axis, (*own, *[True] * count), True)
+
+        turned: Program | Rule
+        if isinstance(backward, Rule):
+            rule = backward
+            turned = Rule(lambda given: lifted(rule.program(given)), True)
+        else:
+            turned = lifted(backward)
         results = self(
             *args[:residuals],
             *repeated,
-            backward=_mapped_outputs(backward, axis, flags, True),
+            backward=turned,
+            forward=None if forward is None else lifted(forward),
             residuals=residuals,
+            outputs=tuple([batched(type, axis.size) for type in outputs]),
             name=name,
         )
-        return results, (True,) * outputs
+        return results, (True,) * len(outputs)
+
+
+class _VjpSymbolic(_VjpLinear):
+    """The same whose backward is a rule, which no two equations share."""
+
+    personal = True
+
+
+def _turned(backward: Program | Rule, given: Mask) -> Program:
+    """The backward program for cotangents of which these are given."""
+    return backward.program(given) if isinstance(backward, Rule) else backward
 
 
 custom_jvp_call = _CustomJvp("custom_jvp_call")
 custom_vjp_call = _CustomVjp("custom_vjp_call")
 custom_vjp_linear = _VjpLinear("custom_vjp_linear")
+custom_vjp_symbolic = _VjpSymbolic("custom_vjp_symbolic")
+
+
+def _sum(a: Any, b: Any) -> Any:
+    """The sum of two tangents, where `None` is zero."""
+    if a is None or b is None:
+        return b if a is None else a
+    return add(a, b)
+
+
+def _present(values: Sequence[Any]) -> Mask:
+    """Which values there are, rather than zeros."""
+    return tuple([x is not None for x in values])
 
 
 def _check_moving(name: str, tangents: Sequence[Any], differentiable: Mask) -> None:
@@ -310,6 +407,31 @@ def _check_moving(name: str, tangents: Sequence[Any], differentiable: Mask) -> N
                 "pass the array as a differentiable argument and extend the rule",
             )
         )
+
+
+def _tangent_map(
+    rule: Program, residuals: Sequence[Any], moving: Mask, inexact: Mask
+) -> Program:
+    """The linear map that a jvp rule is, from residuals, inputs and moving tangents."""
+    count = len(rule.inputs) - len(moving)
+    moves = rule.inputs[count:]
+
+    def run(*args: Any) -> list[Any]:
+        _, primals, given = parted(args, len(residuals), count)
+        tangents = instantiated(spread(given, moving), moves)
+        return evaluate(rule, [*primals, *tangents])[len(inexact) :]
+
+    types = [x.type for x in (*residuals, *rule.inputs[:count], *chosen(moves, moving))]
+    return rewrite(run, types, "jvp of a custom rule", rule)
+
+
+def _with_residuals(backward: Program, count: int, more: Sequence[Any]) -> Program:
+    """The backward program with more residuals, which it ignores."""
+    if not more:
+        return backward
+    extra = new_vars([x.type for x in more])
+    inputs = (*backward.inputs[:count], *extra, *backward.inputs[count:])
+    return Program(inputs, backward.eqns, backward.outputs)
 
 
 def _only(program: Program, kept: Mask) -> Program:
