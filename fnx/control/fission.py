@@ -38,14 +38,10 @@ def products_before(eqn: Eqn) -> list[Eqn] | None:
     consts = program.inputs[: shape.consts]
     rows = program.inputs[shape.consts + shape.carry :]
     early = _of_rows(program, consts, rows)
-    late = [e for e in program.eqns if e not in early or e.primitive is not dot_general]
-    read = {atom for e in late if e not in early for atom in e.inputs}
-    read.update(program.outputs)
-    wanted = [
-        e.outputs[0]
-        for e in early
-        if e.primitive is dot_general and e.outputs[0] in read
-    ]
+    products = {id(e) for e in early if e.primitive is dot_general}
+    late = [e for e in program.eqns if id(e) not in products]
+    read = _read(late, program.outputs)
+    wanted = [v for e in early if id(e) in products for v in e.outputs if v in read]
     if not wanted or not _fits(wanted, shape.length):
         return None
     first = simplify(Program((*consts, *rows), tuple(early), tuple(wanted)))
@@ -59,6 +55,15 @@ def products_before(eqn: Eqn) -> list[Eqn] | None:
     inputs = (*eqn.inputs, *stacks)
     after = {"program": simplify(rest), "shape": shape}
     return [before, Eqn(eqn.primitive, inputs, eqn.outputs, after, eqn.source)]
+
+
+def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:
+    """What equations read that the outputs need, and the outputs."""
+    needed = set(outputs)
+    for eqn in reversed(eqns):
+        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+            needed.update(eqn.inputs)
+    return needed
 
 
 def _of_rows(program: Program, consts: Sequence[Var], rows: Sequence[Var]) -> list[Eqn]:

@@ -288,6 +288,20 @@ def recurrent_plain(weights, bias, series, reverse=False):
     return state, fnp.stack([rows[i] for i in range(6)])
 
 
+def test_what_is_made_of_a_product_of_rows_alone():
+    """A product that only equations read that do not depend on the carry either."""
+
+    def body(total, x):
+        row = x @ WEIGHTS[0]
+        flat = (fnp.sin(row) @ WEIGHTS[1]).reshape(-1)
+        return total + row, flat
+
+    found = fnx.jit(lambda s: lax.scan(body, np.zeros((17, 20)), s))(SERIES)
+    rows = SERIES @ WEIGHTS[0]
+    close(found[0], rows.sum(0))
+    close(found[1], (np.sin(rows) @ WEIGHTS[1]).reshape(6, -1))
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_products_of_rows_are_made_outside_of_the_loop(reverse):
     args = WEIGHTS, np.arange(20.0) * 0.1, SERIES
