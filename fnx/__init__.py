@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
+    from fnx.api.passes import fwd_and_bwd, hvp
 
 __version__ = "0.1.0"
 
@@ -84,6 +85,7 @@ _LAZY_NAMES = {
         process_index""",
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
+    "fnx.api.passes": "fwd_and_bwd hvp",
 }
 _MODULE_OF = {
     name: home for home, names in _LAZY_NAMES.items() for name in names.split()
@@ -115,8 +117,10 @@ __all__ = [
     "eval_shape",
     "extend",
     "float0",
+    "fwd_and_bwd",
     "grad",
     "hessian",
+    "hvp",
     "implicit",
     "jacfwd",
     "jacobian",

@@ -9,7 +9,8 @@ Next on the walk: `jacobian.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -28,7 +29,66 @@ from fnx.core.trace import constant
 from fnx.core.types import ArrayType
 from fnx.records import record
 
-Argnums = int | Sequence[int]
+Argnums = int | Sequence[int] | None
+Argnames = str | Sequence[str] | None
+
+
+@record
+class Selection:
+    """Which arguments a derivative is taken by: their numbers, or their names.
+
+    `many` says whether the result is a tuple.
+    """
+
+    keys: tuple[int | str, ...]
+    many: bool
+
+    @staticmethod
+    def of(
+        asker: str, fun: Callable[..., Any], argnums: Argnums, argnames: Argnames
+    ) -> Selection:
+        """The selection of the two options: the first argument if both are `None`."""
+        if argnames is None:
+            chosen = 0 if argnums is None else argnums
+            numbers = indices(asker, "argnums", chosen)
+            return Selection(numbers, isinstance(chosen, tuple | list))
+        if argnums is not None:
+            raise errors.OptionError(
+                f"{asker}: argnums={argnums!r} beside argnames={argnames!r}; choose "
+                "arguments by one of the two."
+            )
+        one = isinstance(argnames, str)
+        names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+        _check_names(asker, fun, names)
+        return Selection(names, not one)
+
+    def result(self, values: Any) -> Any:
+        """What the chosen arguments have, as a tuple if there may be many."""
+        return tuple(values) if self.many else values[0]
+
+
+def _check_names(asker: str, fun: Callable[..., Any], names: tuple[Any, ...]) -> None:
+    """Raises for a name that is none of the function's parameters."""
+    parameters = _parameters(fun)
+    kinds = [parameter.kind for parameter in parameters.values()]
+    anything = not parameters or inspect.Parameter.VAR_KEYWORD in kinds
+    for name in names:
+        if not isinstance(name, str):
+            raise errors.ArgumentError(
+                f"{asker}: argnames takes a name or a sequence of names, got {name!r}"
+            )
+        if name not in parameters and not anything:
+            raise errors.OptionError(
+                f"{asker}: argnames has {name!r}; the function takes "
+                f"{', '.join(parameters)}."
+            )
+
+
+def _parameters(fun: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(fun).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return {}
 
 
 @record
@@ -43,21 +103,50 @@ class Chosen:
 def choose(
     asker: str,
     fun: Callable[..., Any],
-    argnums: tuple[int, ...],
+    selection: Selection,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Chosen:
     """Splits a call: `call` takes the chosen arguments and closes over the others."""
-    numbers = positions(asker, "argnums", argnums, len(args))
+    keys = _places(asker, fun, selection.keys, args, kwargs)
     names = parameter_names(fun, len(args))
 
     def call(*chosen: Any) -> Any:
-        full = list(args)
-        for number, value in zip(numbers, chosen, strict=True):
-            full[number] = value
-        return fun(*full, **kwargs)
+        full, named = list(args), dict(kwargs)
+        for key, value in zip(keys, chosen, strict=True):
+            if isinstance(key, str):
+                named[key] = value
+            else:
+                full[key] = value
+        return fun(*full, **named)
 
-    return Chosen(call, tuple([args[n] for n in numbers]), [names[n] for n in numbers])
+    given = [kwargs[key] if isinstance(key, str) else args[key] for key in keys]
+    roots = [key if isinstance(key, str) else names[key] for key in keys]
+    return Chosen(call, tuple(given), roots)
+
+
+def _places(
+    asker: str,
+    fun: Callable[..., Any],
+    keys: tuple[int | str, ...],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> list[int | str]:
+    """Where a call has the chosen arguments: at a position, or under a name."""
+    found: list[int | str] = []
+    for key in keys:
+        if isinstance(key, int):
+            found += positions(asker, "argnums", (key,), len(args))
+        elif key in kwargs:
+            found.append(key)
+        else:
+            names = parameter_names(fun, len(args))
+            if key not in names:
+                raise errors.ArgumentError(
+                    f"{asker}: argnames has {key!r}, and the call does not pass it"
+                )
+            found.append(names.index(key))
+    return found
 
 
 def check_inputs(
@@ -148,10 +237,12 @@ def _check_scalar(asker: str, point: Point) -> None:
 
 def value_and_grad(
     fun: Callable[..., Any],
-    argnums: Argnums = 0,
+    argnums: Argnums = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    *,
+    argnames: Argnames = None,
 ) -> Callable[..., Any]:
     """A function that gives the value of `fun` and its gradient.
 
@@ -165,10 +256,10 @@ def value_and_grad(
     (9.0, 6.0)
     """
     check_callable("grad", fun)
-    numbers = indices("grad", "argnums", argnums)
+    selection = Selection.of("grad", fun, argnums, argnames)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        chosen = choose("grad", fun, numbers, args, kwargs)
+        chosen = choose("grad", fun, selection, args, kwargs)
         check_inputs("grad", chosen, holomorphic=holomorphic, allow_int=allow_int)
         point = linearized("grad", chosen.call, chosen.args, chosen.roots, has_aux)
         _check_scalar("grad", point)
@@ -178,17 +269,19 @@ def value_and_grad(
         flat = point.map.pull_flat(point.residuals, [one])
         gradient = point.map.in_tree.unflatten(flat)
         result = (value, point.aux) if has_aux else value
-        return result, gradient if isinstance(argnums, tuple | list) else gradient[0]
+        return result, selection.result(gradient)
 
     return errors.api_boundary(functools.wraps(fun)(value_and_gradient))
 
 
 def grad(
     fun: Callable[..., Any],
-    argnums: Argnums = 0,
+    argnums: Argnums = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    *,
+    argnames: Argnames = None,
 ) -> Callable[..., Any]:
     """A function that gives the gradient of `fun`.
 
@@ -198,20 +291,28 @@ def grad(
     value are complex, and the gradient is the complex derivative f'(z).
 
     `argnums` says which positional arguments to differentiate by: a number gives one
-    gradient, a tuple a tuple of them. Each has the structure, shapes and dtypes of its
-    argument. With `has_aux` the function returns `(value, aux)` and the result is
+    gradient, a tuple a tuple of them; without it, that is the first one. `argnames`
+    chooses by name instead (a name or a tuple of names), whether the call passes them
+    by position or as keywords. Each gradient has the structure, shapes and dtypes of
+    its argument. With `has_aux` the function returns `(value, aux)` and the result is
     `(gradient, aux)`. With `allow_int` integer leaves are accepted and get zeros of
     dtype `float0`. The arguments' values are known inside of `fun`, so it may branch
     on them and print them.
 
     Raises `ShapeError` if the output is not a scalar, `DTypeError` for integer inputs
-    and for complex or integer outputs, `ArgumentError` for `argnums` out of range.
+    and for complex or integer outputs, `ArgumentError` for `argnums` out of range and
+    for a name that the call does not pass, `OptionError` for a name that the function
+    does not have and for `argnames` beside `argnums`.
 
     >>> import fnx
     >>> fnx.grad(lambda x: x * x)(3.0)
     Array(6., dtype=float32, weak_type=True)
+    >>> fnx.grad(lambda x, *, scale: x * x * scale, argnames="scale")(3.0, scale=2.0)
+    Array(9., dtype=float32, weak_type=True)
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(
+        fun, argnums, has_aux, holomorphic, allow_int, argnames=argnames
+    )
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         result, found = both(*args, **kwargs)

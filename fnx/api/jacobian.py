@@ -14,35 +14,57 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import dtypes, errors
-from fnx.api.arguments import as_array, check_callable, indices, leaf_names
+from fnx.api.arguments import as_array, check_callable, leaf_names
 from fnx.api.derivatives import LinearMap, Point, linearized
-from fnx.api.grad import Argnums, Chosen, check_inputs, check_outputs, choose
+from fnx.api.grad import (
+    Argnames,
+    Argnums,
+    Chosen,
+    Selection,
+    check_inputs,
+    check_outputs,
+    choose,
+)
+from fnx.api.loops import map as map_
 from fnx.api.tangents import moves, with_type, zeros
 from fnx.control.call import spread
 from fnx.core.primitive import MappedAxis
 from fnx.core.program import Program
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
-from fnx.ops.arithmetic import add, eq
+from fnx.ops.arithmetic import add, eq, mul
 from fnx.ops.elementwise import convert
 from fnx.ops.families import along
-from fnx.ops.shape import iota, part_of, permute, reshaped
+from fnx.ops.shape import (
+    broadcast_in_dim,
+    concatenate,
+    iota,
+    part_of,
+    permute,
+    reshaped,
+)
 from fnx.transforms.batch import batch_program
 from fnx.tree import leaves as tree_leaves
 
 
 def jacfwd(
     fun: Callable[..., Any],
-    argnums: Argnums = 0,
+    argnums: Argnums = None,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    argnames: Argnames = None,
+    chunk: int | None = None,
 ) -> Callable[..., Any]:
     """A function that gives the Jacobian of `fun`, column by column (forward mode).
 
     Best where outputs outnumber inputs. The result has the tree of the output, each
     leaf the tree of the argument (a tuple of them if `argnums` is one), each of shape
     `output.shape + input.shape`. With `has_aux` the result is `(jacobian, aux)`.
-    Arguments must be real, or complex with `holomorphic=True`; raises `DTypeError`.
+    `chunk` columns are computed at a time, all of them if it is `None`: the memory for
+    what lies between is that of so many. `argnames` chooses arguments as in `grad`.
+    Arguments must be real, or complex with `holomorphic=True`; raises `DTypeError`, and
+    `OptionError` for a `chunk` that is no positive integer.
 
     >>> import fnx, numpy as np
     >>> fnx.jacfwd(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -50,33 +72,38 @@ def jacfwd(
            [0., 4.]], dtype=float64)
     """
     check_callable("jacfwd", fun)
-    numbers = indices("jacfwd", "argnums", argnums)
+    selection = Selection.of("jacfwd", fun, argnums, argnames)
+    _check_chunk("jacfwd", chunk)
 
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        chosen = choose("jacfwd", fun, numbers, args, kwargs)
+        chosen = choose("jacfwd", fun, selection, args, kwargs)
         check_inputs("jacfwd", chosen, holomorphic=holomorphic, allow_int=False)
         if not holomorphic:
             _check_real(chosen)
         point = linearized("jacfwd", chosen.call, chosen.args, chosen.roots, has_aux)
         if holomorphic:
             check_outputs("jacfwd", point, holomorphic)
-        columns = _columns(point.map, point.residuals)
-        return _jacobian(point, columns, argnums, has_aux)
+        columns = _columns(point.map, point.residuals, chunk)
+        return _jacobian(point, columns, selection, has_aux)
 
     return errors.api_boundary(functools.wraps(fun)(jacobian_of))
 
 
 def jacrev(
     fun: Callable[..., Any],
-    argnums: Argnums = 0,
+    argnums: Argnums = None,
     has_aux: bool = False,
     holomorphic: bool = False,
     allow_int: bool = False,
+    *,
+    argnames: Argnames = None,
+    chunk: int | None = None,
 ) -> Callable[..., Any]:
     """A function that gives the Jacobian of `fun`, row by row (reverse mode).
 
-    Best where inputs outnumber outputs. Results as of `jacfwd`; complex arguments,
-    `holomorphic` and `allow_int` as of `grad`. Raises `DTypeError`.
+    Best where inputs outnumber outputs. Results, and `chunk` rows at a time, as of
+    `jacfwd`; complex arguments, `argnames`, `holomorphic` and `allow_int` as of `grad`.
+    Raises `DTypeError`, and `OptionError` for a `chunk` that is no positive integer.
 
     >>> import fnx, numpy as np
     >>> fnx.jacrev(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -84,15 +111,16 @@ def jacrev(
            [0., 4.]], dtype=float64)
     """
     check_callable("jacrev", fun)
-    numbers = indices("jacrev", "argnums", argnums)
+    selection = Selection.of("jacrev", fun, argnums, argnames)
+    _check_chunk("jacrev", chunk)
 
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
-        chosen = choose("jacrev", fun, numbers, args, kwargs)
+        chosen = choose("jacrev", fun, selection, args, kwargs)
         check_inputs("jacrev", chosen, holomorphic=holomorphic, allow_int=allow_int)
         point = linearized("jacrev", chosen.call, chosen.args, chosen.roots, has_aux)
         check_outputs("jacrev", point, holomorphic)
-        rows = _rows(point.map, point.residuals)
-        return _jacobian(point, rows, argnums, has_aux)
+        rows = _rows(point.map, point.residuals, chunk)
+        return _jacobian(point, rows, selection, has_aux)
 
     return errors.api_boundary(functools.wraps(fun)(jacobian_of))
 
@@ -102,22 +130,36 @@ jacobian = jacrev
 
 def hessian(
     fun: Callable[..., Any],
-    argnums: Argnums = 0,
+    argnums: Argnums = None,
     has_aux: bool = False,
     holomorphic: bool = False,
+    *,
+    argnames: Argnames = None,
+    chunk: int | None = None,
 ) -> Callable[..., Any]:
     """A function that gives the Hessian of `fun`: `jacfwd` of `jacrev`.
 
     The result nests the output's tree, the argument's tree, and the argument's tree
-    again; each leaf has shape `output.shape + input.shape + input.shape`.
+    again; each leaf has shape `output.shape + input.shape + input.shape`. `chunk`
+    columns are computed at a time. Options and errors are those of the two.
 
     >>> import fnx, numpy as np
     >>> fnx.hessian(lambda x: (x * x * x).sum())(np.array([1.0, 2.0]))
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float64)
     """
-    first = jacrev(fun, argnums, has_aux, holomorphic)
-    return jacfwd(first, argnums, has_aux, holomorphic)
+    chosen: Any = {"argnames": argnames, "chunk": chunk}
+    first = jacrev(fun, argnums, has_aux, holomorphic, **chosen)
+    return jacfwd(first, argnums, has_aux, holomorphic, **chosen)
+
+
+def _check_chunk(asker: str, chunk: int | None) -> None:
+    if chunk is None:
+        return
+    if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+        raise errors.OptionError(
+            f"{asker}: chunk must be a positive integer or None, got {chunk!r}"
+        )
 
 
 def _check_real(chosen: Chosen) -> None:
@@ -141,19 +183,18 @@ def _check_real(chosen: Chosen) -> None:
 Blocks = list[list[Any]]
 
 
-def _jacobian(point: Point, blocks: Blocks, argnums: Argnums, has_aux: bool) -> Any:
+def _jacobian(point: Point, blocks: Blocks, selection: Selection, has_aux: bool) -> Any:
     """The blocks, a row for each output leaf, as a tree of trees."""
-    many = isinstance(argnums, tuple | list)
     rows = [point.map.in_tree.unflatten(row) for row in blocks]
-    result = point.out_tree.unflatten([row if many else row[0] for row in rows])
+    result = point.out_tree.unflatten([selection.result(row) for row in rows])
     return (result, point.aux) if has_aux else result
 
 
-def _columns(linear: LinearMap, residuals: Sequence[Any]) -> Blocks:
+def _columns(linear: LinearMap, residuals: Sequence[Any], chunk: int | None) -> Blocks:
     """The derivative of every output by every input, from the images of the inputs."""
     inexact = moves(linear.in_types)
     inputs = [t for t, moving in zip(linear.in_types, inexact, strict=True) if moving]
-    images = _images(linear.program, residuals, inputs)
+    images = _images(linear.program, residuals, inputs, chunk)
     rows = zip(spread(images, linear.reached), linear.out_types, strict=True)
     return [_column_blocks(image, out, linear.in_types) for image, out in rows]
 
@@ -171,12 +212,12 @@ def _column_blocks(
     ]
 
 
-def _rows(linear: LinearMap, residuals: Sequence[Any]) -> Blocks:
+def _rows(linear: LinearMap, residuals: Sequence[Any], chunk: int | None) -> Blocks:
     """The derivative of every output by every input, from the images of the outputs."""
     turned, reached = linear.transposed()
     rows = list(zip(linear.out_types, linear.reached, strict=True))
     outputs = [type for type, is_reached in rows if is_reached]
-    images = iter(spread(_images(turned, residuals, outputs), reached))
+    images = iter(spread(_images(turned, residuals, outputs, chunk), reached))
     found = [next(images) if moving else None for moving in linear.moving]
     columns = [
         _row_blocks(image, type, rows)
@@ -200,11 +241,42 @@ def _row_blocks(
 
 
 def _images(
-    program: Program, residuals: Sequence[Any], types: Sequence[ArrayType]
+    program: Program,
+    residuals: Sequence[Any],
+    types: Sequence[ArrayType],
+    chunk: int | None,
 ) -> list[Any]:
-    """A linear program applied to every basis vector: outputs with the basis first."""
-    basis = _basis(types)
-    axis = MappedAxis(None, sum(type.size for type in types))
+    """A linear program applied to every basis vector: outputs with the basis first.
+
+    So many vectors go through it at a time.
+    """
+    total = sum(type.size for type in types)
+    if chunk is None or chunk >= total:
+        return _applied(program, residuals, types, 0, total)
+    rounds, left = divmod(total, chunk)
+    starts = mul(iota(shape=(rounds,), dtype=dtypes.int64, axis=0), chunk)
+
+    def step(start: Any) -> list[Any]:
+        return _applied(program, residuals, types, start, chunk)
+
+    whole = rounds * chunk
+    images = [reshaped(x, (whole, *x.shape[2:])) for x in map_(step, starts)]
+    if not left:
+        return images
+    rest = _applied(program, residuals, types, whole, left)
+    return [concatenate(a, b, axis=0) for a, b in zip(images, rest, strict=True)]
+
+
+def _applied(
+    program: Program,
+    residuals: Sequence[Any],
+    types: Sequence[ArrayType],
+    start: Any,
+    count: int,
+) -> list[Any]:
+    """A linear program applied to so many basis vectors, from one on."""
+    basis = _basis(types, start, count)
+    axis = MappedAxis(None, count)
     flags = (False,) * len(residuals) + (True,) * len(basis)
     lifted, mapped = batch_program(program, axis, flags)
     results = evaluate(lifted, [*residuals, *basis])
@@ -212,23 +284,26 @@ def _images(
     return [x if is_mapped else along(axis, x) for x, is_mapped in rows]
 
 
-def _basis(types: Sequence[ArrayType]) -> list[Any]:
-    """The unit vectors of the space of some leaves, stacked along a leading axis."""
-    total = sum(type.size for type in types)
-    starts = itertools.accumulate([0, *[type.size for type in types]])
+def _basis(types: Sequence[ArrayType], start: Any, count: int) -> list[Any]:
+    """Unit vectors of the space of some leaves, stacked along a leading axis."""
+    firsts = itertools.accumulate([0, *[type.size for type in types]])
     return [
-        _unit_rows(type, start, total)
-        for type, start in zip(types, starts, strict=False)
+        _unit_rows(type, first, start, count)
+        for type, first in zip(types, firsts, strict=False)
     ]
 
 
-def _unit_rows(type: ArrayType, start: int, total: int) -> Any:
-    """The part of the identity matrix that belongs to one leaf, in its shape."""
-    shape = (total, type.size)
+def _unit_rows(type: ArrayType, first: int, start: Any, count: int) -> Any:
+    """Rows of the identity matrix, from `start` on, in the columns of one leaf."""
+    shape = (count, type.size)
     row = iota(shape=shape, dtype=dtypes.int64, axis=0)
-    column = add(iota(shape=shape, dtype=dtypes.int64, axis=1), start)
+    if not isinstance(start, int):
+        row = add(row, broadcast_in_dim(start, shape=shape, dims=()))
+    elif start:
+        row = add(row, start)
+    column = add(iota(shape=shape, dtype=dtypes.int64, axis=1), first)
     ones = convert(eq(row, column), dtype=type.dtype, weak=type.weak)
-    return reshaped(ones, (total, *type.shape))
+    return reshaped(ones, (count, *type.shape))
 
 
 def _parts(image: Any, types: Sequence[ArrayType]) -> list[Any]:
