@@ -149,6 +149,39 @@ def test_weak_numbers_take_the_dtype_of_the_matrix():
         assert run(2.0).dtype == np.float64 and run(2.0).item() == 0.5
 
 
+def test_systems_in_loops_and_branches():
+    """Implicit steps of a linear equation; the last ones with another matrix."""
+    steps = np.arange(6)
+
+    def run(a, b):
+        def step(x, i):
+            def first(x):
+                return solve(np.eye(4) + 0.1 * a, x)
+
+            x = lax.cond(i < 4, first, lambda x: solve(a, x + b), x)
+            return x, x.sum()
+
+        last, sums = lax.scan(step, b, steps)
+        return (last * last).sum() + sums.sum()
+
+    def plain(a, b):
+        x, total = b, 0.0
+        for i in steps:
+            matrix, right = (np.eye(4) + 0.1 * a, x) if i < 4 else (a, x + b)
+            x = solve(matrix, right)
+            total = total + x.sum()
+        return (x * x).sum() + total
+
+    close(run(A, B), plain(A, B))
+    for make in (lambda f: fnx.grad(f, (0, 1)), lambda f: fnx.hessian(f, 1)):
+        found = fnx.tree.leaves(fnx.jit(make(run))(A, B))
+        for x, y in zip(found, fnx.tree.leaves(make(plain)(A, B)), strict=True):
+            close(x, y)
+    stack = np.stack([A, A.T])
+    mapped = fnx.vmap(fnx.grad(run), (0, None))(stack, B)
+    close(mapped, np.stack([fnx.grad(plain)(a, B) for a in stack]))
+
+
 # ---------------------------------------------------------------- roots
 
 
