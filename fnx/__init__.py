@@ -24,6 +24,8 @@ from fnx.runtime.backend import offer
 
 if TYPE_CHECKING:
     from fnx import (
+        ad_checkpoint,
+        checkpoint_policies,
         custom_batching,
         custom_derivatives,
         extend,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
     from fnx.api.passes import fwd_and_bwd, hvp
+    from fnx.api.remat import checkpoint, remat
 
 __version__ = "0.1.0"
 
@@ -64,6 +67,8 @@ offer("calls", "fnx.cpu.entry")
 # Computing with arrays needs none of this, so `import fnx` does not wait for it: each
 # of these modules is loaded when it, or one of the names from it, is first used.
 _LAZY_MODULES = (
+    "ad_checkpoint",
+    "checkpoint_policies",
     "custom_batching",
     "custom_derivatives",
     "extend",
@@ -86,6 +91,7 @@ _LAZY_NAMES = {
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
     "fnx.api.passes": "fwd_and_bwd hvp",
+    "fnx.api.remat": "checkpoint remat",
 }
 _MODULE_OF = {
     name: home for home, names in _LAZY_NAMES.items() for name in names.split()
@@ -95,8 +101,11 @@ __all__ = [
     "Array",
     "Device",
     "ShapeDtypeStruct",
+    "ad_checkpoint",
     "block_until_ready",
     "cache",
+    "checkpoint",
+    "checkpoint_policies",
     "clear_caches",
     "closure_convert",
     "config",
@@ -141,6 +150,7 @@ __all__ = [
     "process_count",
     "process_index",
     "random",
+    "remat",
     "set_num_threads",
     "testing",
     "tree",

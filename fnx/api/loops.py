@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from fnx import dtypes, errors, tree
@@ -26,15 +26,12 @@ from fnx.api.held import (
     tuple_tree,
 )
 from fnx.api.jit import jit_is_disabled
+from fnx.api.rounds import Body, Pace, run, segment, unrolling
 from fnx.api.vmap import moved, vmap
-from fnx.control.rounds import stacked
-from fnx.control.scan import Shape
-from fnx.control.scan import scan as scan_
 from fnx.control.while_loop import Rounds
 from fnx.control.while_loop import while_loop as while_loop_
 from fnx.core.array import Array
-from fnx.core.program import Program
-from fnx.core.trace import Tracer, evaluate, trace
+from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, part_of, reshape
@@ -56,6 +53,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
+    checkpoint: int | str | None = None,
 ) -> tuple[Any, Any]:
     """Applies `carry, y = f(carry, x)` to row after row: the last carry, all the y.
 
@@ -67,8 +65,14 @@ def scan(
     `reverse` it begins with the last row; the y stand where their x stood. `unroll`
     rounds are written out in each round of the loop, all of them if it is `True`.
 
+    Reverse mode keeps what every round computes. With `checkpoint=k` it keeps the carry
+    of every k-th round alone, and computes k rounds again when it comes to them: less
+    memory for one more forward pass. `"sqrt"` is the k near the square root of the
+    length, which takes the least memory if a round computes about as much as its carry.
+
     Raises `TreeError` and `ShapeError` where the carry changes or lengths differ,
-    `ArgumentError` where `f` returns no pair or nothing tells the length.
+    `ArgumentError` where `f` returns no pair or nothing tells the length, and for
+    `unroll` and `checkpoint` that are none of these.
 
     >>> import fnx, numpy as np
     >>> fnx.lax.scan(lambda total, x: (total + x, total), 0.0, np.arange(4.0))
@@ -76,26 +80,25 @@ def scan(
     """
     rows = Operand.of("scan", "xs", xs)
     count = _length(rows, length)
-    per_round = _unrolling("scan", unroll, count)
-    return _scan("scan", f, init, rows, count, bool(reverse), per_round)
+    pace = Pace(
+        count,
+        bool(reverse),
+        unrolling("scan", unroll, count),
+        segment("scan", checkpoint, count),
+    )
+    return _scan("scan", f, init, rows, pace)
 
 
 def _scan(
-    asker: str,
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    rows: Operand,
-    count: int,
-    reverse: bool,
-    per_round: int,
+    asker: str, f: Callable[[Any, Any], Any], init: Any, rows: Operand, pace: Pace
 ) -> tuple[Any, Any]:
     """A scan whose options are checked."""
     if jit_is_disabled():
-        return _plain_scan(f, init, rows, count, reverse)
+        return _plain_scan(f, init, rows, pace.length, pace.reverse)
     start = Operand.of(asker, "init", init)
     step = _steady(asker, f, start, rows=rows, pairs=True)
-    run = _scanned if per_round == 1 else _unrolled
-    results = run(step, step.start, rows.leaves, count, reverse, per_round)
+    body = Body(step.held.program, step.held.captured)
+    results = run(body, step.start, rows.leaves, pace)
     many = len(step.start)
     carry = step.carry_tree.unflatten(results[:many])
     return carry, step.rows_tree.unflatten(results[many:])
@@ -136,90 +139,6 @@ def _length(rows: Operand, length: int | None) -> int:
     if size < 0:
         raise errors.ArgumentError(f"scan: length must not be negative, got {size}")
     return size
-
-
-def _unrolling(asker: str, unroll: int | bool, count: int) -> int:
-    """How many rounds are written out in one round of the loop."""
-    if unroll is True:
-        return max(count, 1)
-    if unroll is False:
-        return 1
-    number = unroll if isinstance(unroll, int) else 0
-    if number < 1:
-        raise errors.ArgumentError(
-            f"{asker}: unroll must be a positive integer or a bool, got {unroll!r}"
-        )
-    return min(number, max(count, 1))
-
-
-def _scanned(
-    step: _Step,
-    carry: Sequence[Any],
-    rows: Sequence[Any],
-    length: int,
-    reverse: bool,
-    per_round: int = 1,
-) -> list[Any]:
-    """The last carry and the stacked rows; a row is a stack where it has several."""
-    captured, program = step.held.captured, step.held.program
-    if per_round > 1:
-        program = _written_out(step, len(carry), per_round, reverse)
-    shape = Shape(len(captured), len(carry), length, reverse)
-    return list(scan_(*captured, *carry, *rows, program=program, shape=shape))
-
-
-def _unrolled(
-    step: _Step,
-    carry: Sequence[Any],
-    rows: Sequence[Array],
-    length: int,
-    reverse: bool,
-    per_round: int,
-) -> list[Any]:
-    """Rounds of several rows, and the rows that are left over at the end of the way."""
-    rounds, left = divmod(length, per_round)
-    many, whole = len(carry), rounds * per_round
-    begin, end = (left, length) if reverse else (0, whole)
-    groups = [
-        reshape(part_of(x, 0, begin, end), shape=(rounds, per_round, *x.shape[1:]))
-        for x in rows
-    ]
-    results = _scanned(step, carry, groups, rounds, reverse, per_round)
-    stacks = [reshape(y, shape=(whole, *y.shape[2:])) for y in results[many:]]
-    if not left:
-        return [*results[:many], *stacks]
-    begin, end = (0, left) if reverse else (whole, length)
-    rest = [part_of(x, 0, begin, end) for x in rows]
-    last = _scanned(step, results[:many], rest, left, reverse)
-    pairs = zip(stacks, last[many:], strict=True)
-    ordered = [(b, a) if reverse else (a, b) for a, b in pairs]
-    return [*last[:many], *[concatenate(*pair, axis=0) for pair in ordered]]
-
-
-def _written_out(step: _Step, many: int, per_round: int, reverse: bool) -> Program:
-    """The program of several rounds: rows are stacks of so many rows."""
-    program = step.held.program
-    fixed = len(step.held.captured)
-    types = program.input_types
-    stacks = [stacked(type, per_round) for type in types[fixed + many :]]
-
-    def run(*args: Any) -> list[Any]:
-        captured, carry = args[:fixed], list(args[fixed : fixed + many])
-        given = args[fixed + many :]
-        found: dict[int, list[Any]] = {}
-        order = range(per_round)
-        for n in reversed(order) if reverse else order:
-            xs = [reshape(part_of(x, 0, n, n + 1), shape=x.shape[1:]) for x in given]
-            results = evaluate(program, [*captured, *carry, *xs])
-            carry, found[n] = results[:many], results[many:]
-        columns = zip(*[found[n] for n in order], strict=True)
-        rows = [
-            concatenate(*[reshape(y, shape=(1, *y.shape)) for y in column], axis=0)
-            for column in columns
-        ]
-        return [*carry, *rows]
-
-    return trace(run, [*types[: fixed + many], *stacks]).program
 
 
 def _plain_scan(
@@ -411,15 +330,17 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
     max_steps: int | None = None,
+    checkpoint: int | str | None = None,
 ) -> Any:
     """Applies `value = body_fun(i, value)` for i in range(lower, upper).
 
-    Where both bounds are known while tracing it is a `scan`, and `unroll` is that of
-    `scan`; otherwise a `while_loop`, and `max_steps` is that of `while_loop`. Bounds
-    are integer scalars; `i` has their dtype, int32 for Python integers.
+    Where both bounds are known while tracing it is a `scan`, and `unroll` and
+    `checkpoint` are those of `scan`; otherwise a `while_loop`, and `max_steps` is that
+    of `while_loop`. Bounds are integer scalars; `i` has their dtype, int32 for Python
+    integers.
 
     Raises what `while_loop` raises, `DTypeError` for bounds that are no integers, and
-    `ArgumentError` for `unroll` where a bound is traced.
+    `ArgumentError` for `unroll` or `checkpoint` where a bound is traced.
 
     >>> import fnx
     >>> fnx.lax.fori_loop(0, 5, lambda i, total: total + i, 0).item()
@@ -436,22 +357,26 @@ def fori_loop(
         offsets = iota(shape=(count,), dtype=begin.dtype, axis=0)
         index = add(offsets, broadcast_in_dim(begin, shape=(count,), dims=()))
         rows = Operand.of("fori_loop", "i", index)
-        per_round = _unrolling("fori_loop", 1 if unroll is None else unroll, count)
+        pace = Pace(
+            count,
+            unroll=unrolling("fori_loop", 1 if unroll is None else unroll, count),
+            segment=segment("fori_loop", checkpoint, count),
+        )
 
         @functools.wraps(body_fun)
         def step(value: Any, i: Any) -> tuple[Any, None]:
             return body_fun(i, value), None
 
-        rounds = (count, False, per_round)
-        return _scan("fori_loop", step, init_val, rows, *rounds)[0]
-    if unroll is not None:
-        raise errors.ArgumentError(
-            errors.explain(
-                f"fori_loop: unroll={unroll!r}",
-                "a bound is traced, so the number of rounds is not known",
-                "leave unroll out, or make the bounds static",
+        return _scan("fori_loop", step, init_val, rows, pace)[0]
+    for option, value in (("unroll", unroll), ("checkpoint", checkpoint)):
+        if value is not None:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"fori_loop: {option}={value!r}",
+                    "a bound is traced, so the number of rounds is not known",
+                    f"leave {option} out, or make the bounds static",
+                )
             )
-        )
 
     @functools.wraps(body_fun)
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -531,7 +456,7 @@ def _mapped(f: Callable[..., Any], rows: Operand, count: int) -> Any:
     def step(carry: None, x: Any) -> tuple[None, Any]:
         return None, f(x)
 
-    return _scan("map", step, None, rows, count, False, 1)[1]
+    return _scan("map", step, None, rows, Pace(count))[1]
 
 
 # ---------------------------------------------------------------- associative_scan

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fnx import errors
-from fnx.compiler.origins import Origin, find_origins, is_view, layout_through
+from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
 from fnx.core.program import Atom, Eqn, Program, Var
@@ -150,6 +150,7 @@ class _Fuser:
                     self._place(number, var)
             else:
                 self._step_inputs(number)
+                self.views.update(views_of(eqn))
         makers = {var: self.eqns[n] for var, n in self.maker.items()}
         steps = self._ordered()
         stored = frozenset(var for step in steps for var in step.outputs)
@@ -296,12 +297,12 @@ class _Fuser:
     def _store(
         self, number: int, var: Var, uses: list[_Use], homes: set[_Kernel]
     ) -> None:
-        eqn = self.eqns[number]
-        source = eqn.inputs[0] if eqn.inputs else None
-        if isinstance(source, Var) and is_view(eqn):
-            self.views[var] = source
-            self.forced.add(source)
+        views = views_of(self.eqns[number])
+        if views:
+            self.views.update(views)
+            self.forced.update(views.values())
             return
+        eqn = self.eqns[number]
         self.forced.add(var)
         kernel = self._joinable(var, uses, homes) or self._beside(eqn, var)
         kernel.outputs.append(var)
@@ -507,10 +508,10 @@ class _Fuser:
             if not isinstance(atom, Var) or atom in seen:
                 continue
             seen.add(atom)
-            if atom in self.views:
-                pending.append(self.views[atom])
-            elif atom in made_by and made_by[atom] != node:
+            if atom in made_by and made_by[atom] != node:
                 yield atom
+            elif atom in self.views:
+                pending.append(self.views[atom])
             elif atom in self.maker:
                 pending += self.eqns[self.maker[atom]].inputs
 

@@ -23,15 +23,19 @@ class Origin:
     layout: Layout
 
 
-def is_view(eqn: Eqn) -> bool:
-    """Whether the output has the bytes of the only input, in the same order."""
+def views_of(eqn: Eqn) -> dict[Var, Var]:
+    """The outputs that have the bytes of an input, in order, and that input."""
+    views: dict[Var, Var] = {}
     if not eqn.primitive.has("viewed"):
-        return False
-    source, out = eqn.inputs[0].type, eqn.outputs[0].type
-    layout = _after([eqn])
-    if layout is None or source.size != out.size:
-        return False
-    return is_row_major(layout, out.shape)
+        return views
+    for out, atom in zip(eqn.outputs, eqn.inputs, strict=True):
+        layout = _viewed(eqn, row_major(atom.type.shape), atom)
+        if layout is None or not isinstance(atom, Var):
+            continue
+        same = atom.type.size == out.type.size
+        if same and is_row_major(layout, out.type.shape):
+            views[out] = atom
+    return views
 
 
 def find_origins(
@@ -104,8 +108,13 @@ def _after(chain: Sequence[Eqn]) -> Layout | None:
     for eqn in reversed(chain):
         if layout is None:
             break
-        layout = eqn.primitive.viewed(layout, eqn.inputs[0].type, **eqn.params)
+        layout = _viewed(eqn, layout, eqn.inputs[0])
     return layout
+
+
+def _viewed(eqn: Eqn, layout: Layout, source: Atom) -> Layout | None:
+    """Where the elements of an output lie, if its input lies at the layout."""
+    return eqn.primitive.viewed(layout, source.type, **eqn.params)
 
 
 def _copied(step: Eqn, layouts: Sequence[Layout]) -> int | None:

@@ -97,6 +97,8 @@ class PlanBuilder:
 
     def add_equation(self, eqn: Eqn) -> None:
         """The steps of an equation that does not fuse."""
+        if eqn.outputs and all(var in self.fused.views for var in eqn.outputs):
+            return  # another value's bytes, already there
         self.outputs = tuple([self._value(var) for var in eqn.outputs])
         self._eqn = eqn
         inputs = [self._operand(eqn, n) for n in range(len(eqn.inputs))]
@@ -334,12 +336,16 @@ class PlanBuilder:
     def filled(self, literal: Literal, shape: tuple[int, ...]) -> Value:
         """A literal as a stored value."""
         out = Value(ArrayType(shape, literal.type.dtype))
+        self.fill(out, literal)
+        return out
+
+    def fill(self, out: Value, literal: Literal) -> None:
+        """Stores a literal at every place of a value."""
 
         def build(k: Any, index: Any, buffer: Any) -> None:
-            k.store(buffer, linear_offset(index, shape), constant(k, literal))
+            k.store(buffer, linear_offset(index, out.shape), constant(k, literal))
 
-        self.kernel("fill", [], out, shape, build)
-        return out
+        self.kernel("fill", [], out, out.shape, build)
 
     # -- branches and loops
 

@@ -164,7 +164,8 @@ class Primitive:
     def viewed(self, layout: Layout, x: ArrayType, **params: Any) -> Layout | None:
         """Where the output's elements lie, if they are those of the input.
 
-        The input `x`, the only one, lies at the layout; `None` if there is no layout.
+        The input `x` lies at the layout; `None` if there is no layout. Each output is
+        that of the input at its place, if there are several.
         """
         return None
 

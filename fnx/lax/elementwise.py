@@ -17,6 +17,7 @@ from fnx.core.trace import constant
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, broadcast, cast, read
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
+from fnx.ops.marks import barrier
 
 
 def operands(function: str, *args: ArrayLike) -> list[Any]:
@@ -352,3 +353,18 @@ def _stopped(x: Any) -> Any:
     if isinstance(x, Array) and dtypes.is_inexact(x.dtype):
         return parts.stop_gradient(x)
     return x
+
+
+def optimization_barrier(operand: Any) -> Any:
+    """The same values (of any tree of arrays), behind a barrier for the compiler.
+
+    What is computed from them is neither merged nor fused with what is computed from
+    the values before the barrier, and begins when all of them are there. Nothing is
+    copied; derivatives and `vmap` go through.
+
+    >>> optimization_barrier((1.0, 2.0))[1].item()
+    2.0
+    """
+    leaves, treedef = tree.flatten(operand)
+    arrays = [as_array("optimization_barrier", leaf) for leaf in leaves]
+    return treedef.unflatten(barrier(*arrays, number=0))

@@ -1,0 +1,317 @@
+"""`remat`: a program whose values are computed again for the backward pass, not kept.
+
+Where it is split, the known part gives its outputs and what the policy saves; the
+unknown part takes that and the known inputs, and computes the rest again before it goes
+on. All else are transformations of the program, as for `call`.
+
+The compiler writes both parts out and would merge what they have in common, so that
+everything would be kept after all. The unknown part therefore reads what it shares with
+the known one behind a `barrier`. Parts have numbers, as in a binary tree: the first
+equation is 1, the parts of `n` are 2n and 2n + 1; so the barriers of the second
+recomputation in a gradient of a gradient are other ones than those of the first.
+Receives and gives arrays; next on the walk: `cond.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fnx.control.call import (
+    Parts,
+    call,
+    check_arguments,
+    chosen,
+    spread,
+    with_outputs,
+)
+from fnx.control.held import equation_like, new_vars, others, parted
+from fnx.core.cache import cached
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.reference import run_reference
+from fnx.core.simplify import needed_inputs, simplify
+from fnx.core.trace import bind, constant, evaluate, source_of
+from fnx.core.types import ArrayType
+from fnx.ops.marks import barrier, checkpoint_name
+from fnx.records import record
+from fnx.transforms.batch import batch_program
+from fnx.transforms.jvp import jvp_program
+from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.split import split_program
+from fnx.transforms.transpose import transpose_program
+
+Policy = Callable[..., Any]
+"""Whether the results of `policy(primitive, *types, **params)` may be saved."""
+
+
+@record
+class Rule:
+    """What is saved (nothing if there is no policy), and the number of the part.
+
+    With the number 0, the compiler may merge what is computed again.
+    """
+
+    policy: Policy | None = None
+    number: int = 1
+
+    @property
+    def parts(self) -> tuple[Rule, Rule]:
+        """The rules of the known and of the unknown part."""
+        late = 2 * self.number + 1 if self.number else 0
+        return Rule(self.policy, 2 * self.number), Rule(self.policy, late)
+
+
+class _Remat(Primitive):
+    """remat(*inputs, program, name, rule, shared): the program applied.
+
+    `shared` marks the inputs that the known part of a split equation has, too.
+    """
+
+    multiple = True
+    compiled = True
+    linear = True
+    sees_axes = True
+
+    def infer(
+        self, *types: ArrayType, program: Program, name: str, rule: Rule, shared: Mask
+    ) -> tuple[ArrayType, ...]:
+        """The program's output types; the arguments are of its input types."""
+        check_arguments(name, program, types)
+        return program.output_types
+
+    def reference(self, *arrays: Any, program: Program, **rest: Any) -> Any:
+        """The program by its reference rules."""
+        return tuple(run_reference(program, arrays))
+
+    def body(self, *, program: Program, name: str, rule: Rule, shared: Mask) -> Program:
+        """The program, which reads what is shared behind a barrier."""
+        if not rule.number or True not in shared:
+            return program
+        hidden = chosen(program.inputs, shared)
+        seen = new_vars([var.type for var in hidden])
+        front = Eqn(barrier, seen, hidden, {"number": rule.number}, None)
+        rest = iter(seen)
+        rows = zip(program.inputs, shared, strict=True)
+        inputs = tuple([next(rest) if is_shared else var for var, is_shared in rows])
+        return Program(inputs, (front, *program.eqns), program.outputs)
+
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """The program without the outputs, and the inputs, that nobody needs."""
+        program: Program = eqn.params["program"]
+        needed = needed_inputs(program, used)
+        if all(used) and all(needed):
+            return eqn
+        params = {
+            **eqn.params,
+            "program": with_outputs(program, needed, used),
+            "shared": chosen(eqn.params["shared"], needed),
+        }
+        inputs, outputs = chosen(eqn.inputs, needed), chosen(eqn.outputs, used)
+        return equation_like(eqn, inputs, outputs, params)
+
+    def jvp(
+        self,
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        program: Program,
+        name: str,
+        rule: Rule,
+        shared: Mask,
+    ) -> tuple[Any, Any]:
+        """The program with tangents; those of what is shared are shared."""
+        moving = tuple([t is not None for t in tangents])
+        moved, out_moving = jvp_program(program, moving)
+        results = self(
+            *primals,
+            *[t for t in tangents if t is not None],
+            program=moved,
+            name=name,
+            rule=rule,
+            shared=(*shared, *chosen(shared, moving)),
+        )
+        ends, moves = parted(results, len(program.outputs))
+        return ends, spread(moves, out_moving)
+
+    def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
+        """What is known and saved; and what is computed again, with the rest."""
+        if not any(known):
+            return None
+        mask, rule = tuple(known), eqn.params["rule"]
+        halves = _halves(eqn.params["program"], mask, rule.policy)
+        saved = new_vars(halves.saved)
+        given, unknown = chosen(eqn.inputs, mask), others(eqn.inputs, mask)
+        shared: Mask = eqn.params["shared"]
+        early_rule, late_rule = rule.parts
+        early = equation_like(
+            eqn,
+            given,
+            (*chosen(eqn.outputs, halves.outputs_known), *saved),
+            {
+                **eqn.params,
+                "program": halves.known,
+                "rule": early_rule,
+                "shared": chosen(shared, mask),
+            },
+        )
+        late = equation_like(
+            eqn,
+            (*saved, *[given[n] for n in halves.reads], *unknown),
+            others(eqn.outputs, halves.outputs_known),
+            {
+                **eqn.params,
+                "program": halves.unknown,
+                "rule": late_rule,
+                "shared": (*halves.shared, *others(shared, mask)),
+            },
+        )
+        return [early], [late]
+
+    def transpose(
+        self,
+        ct: Any,
+        *inputs: Any,
+        program: Program,
+        name: str,
+        rule: Rule,
+        shared: Mask,
+    ) -> Sequence[Any]:
+        """The transposed program, which first computes what it needs."""
+        linear = tuple([is_linear(x) for x in inputs])
+        given = tuple([c is not None for c in ct])
+        turned, reached = transpose_program(program, linear, given)
+        cts = [c for c in ct if c is not None]
+        results = self(
+            *others(inputs, linear),
+            *cts,
+            program=turned,
+            name=name,
+            rule=rule,
+            shared=(*others(shared, linear), *[False] * len(cts)),
+        )
+        return spread(spread(results, reached), linear)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        program: Program,
+        **rest: Any,
+    ) -> tuple[Any, Any]:
+        """The batched program."""
+        lifted, out_mapped = batch_program(program, axis, tuple(mapped))
+        return self(*args, program=lifted, **rest), out_mapped
+
+
+remat = _Remat("remat")
+
+
+# ---------------------------------------------------------------- splitting
+
+
+@record
+class _Halves:
+    """A program in two parts.
+
+    `known` gives the known outputs, then what is `saved`; `unknown` takes that, those
+    known inputs whose numbers are in `reads`, and the unknown inputs. `shared` marks
+    what of the former two something is computed from that `known` has computed, too.
+    """
+
+    known: Program
+    unknown: Program
+    outputs_known: Mask
+    saved: tuple[ArrayType, ...]
+    reads: tuple[int, ...]
+    shared: Mask
+
+
+@cached
+def _halves(program: Program, known: Mask, policy: Policy | None) -> _Halves:
+    """Cuts a program as `split_program`, but keeps only what a policy allows."""
+    parts = split_program(_flat(program), known)
+    first, count = parts.known, sum(parts.outputs_known)
+    ends, residuals = parted(first.outputs, count)
+    again, saved = _recomputed(first, residuals, policy)
+    begun = {atom for eqn in again for atom in eqn.inputs}
+    read = begun.union(residuals)
+    reads = [n for n, var in enumerate(first.inputs) if var in read]
+    given = (*saved, *[first.inputs[n] for n in reads])
+    recompute = Program(given, tuple(again), residuals)
+
+    def run(*args: Any) -> list[Any]:
+        own, rest = parted(args, len(given))
+        return evaluate(parts.unknown, [*evaluate(recompute, own), *rest])
+
+    late = parts.unknown.input_types[len(residuals) :]
+    types = [*recompute.input_types, *late]
+    return _Halves(
+        simplify(Program(first.inputs, first.eqns, (*ends, *saved))),
+        rewrite(run, types, "remat", program),
+        parts.outputs_known,
+        tuple([var.type for var in saved]),
+        tuple(reads),
+        tuple([var in begun for var in given]),
+    )
+
+
+def _recomputed(
+    program: Program, residuals: Sequence[Atom], policy: Policy | None
+) -> tuple[list[Eqn], list[Var]]:
+    """The equations that give residuals anew, and the values that they begin with."""
+    needed = set(residuals)
+    refused: set[Atom] = set()
+    again: list[Eqn] = []
+    saved: list[Var] = []
+    for eqn in reversed(program.eqns):
+        wanted = [var for var in eqn.outputs if var in needed]
+        if wanted and refused.isdisjoint(wanted) and _is_saved(eqn, policy):
+            saved += wanted
+        elif wanted:
+            again.append(eqn)
+            needed.update(eqn.inputs)
+            if eqn.primitive is checkpoint_name:
+                # What is not saved under its name is not saved without it.
+                refused.update(eqn.inputs)
+    return again[::-1], saved
+
+
+def _is_saved(eqn: Eqn, policy: Policy | None) -> bool:
+    """Whether the results of an equation are kept: what has an effect runs once."""
+    if eqn.primitive.effect:
+        return True
+    if policy is None or not eqn.inputs:
+        return False
+    types = [atom.type for atom in eqn.inputs]
+    return bool(policy(eqn.primitive, *types, **eqn.params))
+
+
+def _flat(program: Program) -> Program:
+    """The program with the programs of its calls written out.
+
+    A policy then sees every operation of functions under `jit`.
+    """
+    if not any(eqn.primitive is call for eqn in program.eqns):
+        return program
+
+    def run(*args: Any) -> list[Any]:
+        return _written_out(program, args)
+
+    return rewrite(run, program.input_types, "remat", program)
+
+
+def _written_out(program: Program, args: Sequence[Any]) -> list[Any]:
+    env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
+    for eqn in program.eqns:
+        inputs = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
+        with source_of(eqn):
+            if eqn.primitive is call:
+                results: Any = _written_out(eqn.params["program"], inputs)
+            else:
+                results = bind(eqn.primitive, inputs, eqn.params)
+        many = results if eqn.primitive.multiple else (results,)
+        env.update(zip(eqn.outputs, many, strict=True))
+    return [env[a] if isinstance(a, Var) else constant(a) for a in program.outputs]

@@ -1,0 +1,122 @@
+"""Marks on values, which change nothing: `checkpoint_name` and `optimization_barrier`.
+
+A name is what a policy of `fnx.control.remat` knows a value by. What is computed from a
+value and what is computed from the same value behind a barrier are never merged, nor
+fused, so that a recomputation stays one. At run time there is nothing: the outputs are
+views. Next on the walk: `contraction.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx.core.layout import Layout
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.program import Eqn, Literal
+from fnx.core.types import ArrayType
+from fnx.ops.families import ANY, Elementwise
+
+
+class _Named(Elementwise):
+    """checkpoint_name(x, name): the operand, under a name."""
+
+    linear = True
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, name: str
+    ) -> tuple[Any, Any]:
+        """The tangent has no name."""
+        return self(*primals, name=name), tangents[0]
+
+    def transpose(self, ct: Any, x: Any, *, name: str) -> tuple[Any]:
+        """Nor has the cotangent."""
+        return (ct,)
+
+    def element(self, k: Any, index: Any, x: Any, *, name: str) -> Any:
+        """The operand's element."""
+        return x(index)
+
+    def viewed(self, layout: Layout, x: ArrayType, *, name: str) -> Layout:
+        """Where the operand lies."""
+        return layout
+
+
+class _Barrier(Primitive):
+    """barrier(*xs, number): the operands, once all of them are there.
+
+    Barriers of the same operands are one if they have the same number.
+    """
+
+    multiple = True
+    linear = True
+    lanewise = True
+
+    def infer(self, *types: ArrayType, number: int) -> tuple[ArrayType, ...]:
+        """The operands' types."""
+        return types
+
+    def reference(self, *arrays: Any, number: int) -> tuple[Any, ...]:
+        """The operands."""
+        return tuple(map(np.asarray, arrays))
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, number: int
+    ) -> tuple[Any, Any]:
+        """The tangents behind a barrier of their own."""
+        return self(*primals, number=number), self._behind(tangents, number)
+
+    def transpose(self, ct: Any, *inputs: Any, number: int) -> Sequence[Any]:
+        """The cotangents behind a barrier."""
+        rows = zip(ct, inputs, strict=True)
+        return self._behind([c if is_linear(x) else None for c, x in rows], number)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        number: int,
+    ) -> tuple[Any, Any]:
+        """The batched operands behind the barrier."""
+        return self(*args, number=number), tuple(mapped)
+
+    def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
+        """Without the operands that nobody reads behind it."""
+        if all(used):
+            return eqn
+        rows = [
+            pair
+            for *pair, is_used in zip(eqn.inputs, eqn.outputs, used, strict=True)
+            if is_used
+        ]
+        inputs, outputs = zip(*rows, strict=True)
+        return Eqn(self, inputs, outputs, eqn.params, eqn.source)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Never: what is before it is stored."""
+        return False
+
+    def viewed(self, layout: Layout, x: ArrayType, *, number: int) -> Layout:
+        """Where the operand lies."""
+        return layout
+
+    def steps(self, plan: Any, *inputs: Any, number: int) -> None:
+        """Literals are stored; the other outputs are views."""
+        for out, x in zip(plan.outputs, inputs, strict=True):
+            if isinstance(x, Literal):
+                plan.fill(out, x)
+
+    def _behind(self, values: Sequence[Any], number: int) -> list[Any]:
+        """The values, `None` for zeros among them, behind a barrier."""
+        behind = iter(self(*[x for x in values if x is not None], number=number))
+        return [None if x is None else next(behind) for x in values]
+
+
+barrier = _Barrier("optimization_barrier")
+checkpoint_name = _Named(
+    "checkpoint_name", ANY, lambda x, name: np.asarray(x), cheap=True
+)
