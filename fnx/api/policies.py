@@ -58,6 +58,10 @@ class _Names:
             return self.unnamed
         return (params["name"] in self.names) == self.listed
 
+    def refuses(self, name: str) -> bool:
+        """Whether a value of that name is not even saved as what it was before."""
+        return self.unnamed and name in self.names
+
 
 @record
 class _Either:

@@ -112,7 +112,7 @@ def _record(
         program=traced.program,
         name=name_of(function),
         rule=rule,
-        shared=(False,) * len(traced.program.inputs),
+        again=False,
     )
     return traced.out_tree.unflatten(results)
 

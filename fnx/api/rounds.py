@@ -147,10 +147,8 @@ def _again(
         return run(replace(body, captured=captured), given, stacks, pace)
 
     program = simplify(trace(make, [x.type for x in operands]).program)
-    shared = (False,) * len(operands)
-    return list(
-        remat(*operands, program=program, name="rounds", rule=Rule(), shared=shared)
-    )
+    rest = {"name": "rounds", "rule": Rule(), "again": False}
+    return list(remat(*operands, program=program, **rest))
 
 
 def _written_out(

@@ -5,10 +5,11 @@ unknown part takes that and the known inputs, and computes the rest again before
 on. All else are transformations of the program, as for `call`.
 
 The compiler writes both parts out and would merge what they have in common, so that
-everything would be kept after all. The unknown part therefore reads what it shares with
-the known one behind a `barrier`. Parts have numbers, as in a binary tree: the first
-equation is 1, the parts of `n` are 2n and 2n + 1; so the barriers of the second
-recomputation in a gradient of a gradient are other ones than those of the first.
+everything would be kept after all. The unknown part therefore reads its inputs behind a
+`barrier`: it computes from other values, and not before its cotangents are there. Parts
+have numbers, as in a binary tree: the first equation is 1, the parts of `n` are 2n and
+2n + 1; so the barriers of the second recomputation in a gradient of a gradient are
+other ones than those of the first.
 Receives and gives arrays; next on the walk: `cond.py`.
 """
 
@@ -63,9 +64,9 @@ class Rule:
 
 
 class _Remat(Primitive):
-    """remat(*inputs, program, name, rule, shared): the program applied.
+    """remat(*inputs, program, name, rule, again): the program applied.
 
-    `shared` marks the inputs that the known part of a split equation has, too.
+    `again` says that it computes what another one has computed before.
     """
 
     multiple = True
@@ -74,7 +75,7 @@ class _Remat(Primitive):
     sees_axes = True
 
     def infer(
-        self, *types: ArrayType, program: Program, name: str, rule: Rule, shared: Mask
+        self, *types: ArrayType, program: Program, name: str, rule: Rule, again: bool
     ) -> tuple[ArrayType, ...]:
         """The program's output types; the arguments are of its input types."""
         check_arguments(name, program, types)
@@ -84,17 +85,13 @@ class _Remat(Primitive):
         """The program by its reference rules."""
         return tuple(run_reference(program, arrays))
 
-    def body(self, *, program: Program, name: str, rule: Rule, shared: Mask) -> Program:
-        """The program, which reads what is shared behind a barrier."""
-        if not rule.number or True not in shared:
+    def body(self, *, program: Program, name: str, rule: Rule, again: bool) -> Program:
+        """The program, which reads its inputs behind a barrier if it runs again."""
+        if not (again and rule.number):
             return program
-        hidden = chosen(program.inputs, shared)
-        seen = new_vars([var.type for var in hidden])
-        front = Eqn(barrier, seen, hidden, {"number": rule.number}, None)
-        rest = iter(seen)
-        rows = zip(program.inputs, shared, strict=True)
-        inputs = tuple([next(rest) if is_shared else var for var, is_shared in rows])
-        return Program(inputs, (front, *program.eqns), program.outputs)
+        seen = new_vars(program.input_types)
+        front = Eqn(barrier, seen, program.inputs, {"number": rule.number}, None)
+        return Program(seen, (front, *program.eqns), program.outputs)
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """The program without the outputs, and the inputs, that nobody needs."""
@@ -102,11 +99,7 @@ class _Remat(Primitive):
         needed = needed_inputs(program, used)
         if all(used) and all(needed):
             return eqn
-        params = {
-            **eqn.params,
-            "program": with_outputs(program, needed, used),
-            "shared": chosen(eqn.params["shared"], needed),
-        }
+        params = {**eqn.params, "program": with_outputs(program, needed, used)}
         inputs, outputs = chosen(eqn.inputs, needed), chosen(eqn.outputs, used)
         return equation_like(eqn, inputs, outputs, params)
 
@@ -116,20 +109,16 @@ class _Remat(Primitive):
         tangents: Sequence[Any],
         *,
         program: Program,
-        name: str,
-        rule: Rule,
-        shared: Mask,
+        **rest: Any,
     ) -> tuple[Any, Any]:
-        """The program with tangents; those of what is shared are shared."""
+        """The program with tangents."""
         moving = tuple([t is not None for t in tangents])
         moved, out_moving = jvp_program(program, moving)
         results = self(
             *primals,
             *[t for t in tangents if t is not None],
             program=moved,
-            name=name,
-            rule=rule,
-            shared=(*shared, *chosen(shared, moving)),
+            **rest,
         )
         ends, moves = parted(results, len(program.outputs))
         return ends, spread(moves, out_moving)
@@ -140,30 +129,23 @@ class _Remat(Primitive):
             return None
         mask, rule = tuple(known), eqn.params["rule"]
         halves = _halves(eqn.params["program"], mask, rule.policy)
-        saved = new_vars(halves.saved)
-        given, unknown = chosen(eqn.inputs, mask), others(eqn.inputs, mask)
-        shared: Mask = eqn.params["shared"]
+        saved, given = new_vars(halves.saved), chosen(eqn.inputs, mask)
         early_rule, late_rule = rule.parts
         early = equation_like(
             eqn,
             given,
             (*chosen(eqn.outputs, halves.outputs_known), *saved),
-            {
-                **eqn.params,
-                "program": halves.known,
-                "rule": early_rule,
-                "shared": chosen(shared, mask),
-            },
+            {**eqn.params, "program": halves.known, "rule": early_rule},
         )
         late = equation_like(
             eqn,
-            (*saved, *[given[n] for n in halves.reads], *unknown),
+            (*saved, *[given[n] for n in halves.reads], *others(eqn.inputs, mask)),
             others(eqn.outputs, halves.outputs_known),
             {
                 **eqn.params,
                 "program": halves.unknown,
                 "rule": late_rule,
-                "shared": (*halves.shared, *others(shared, mask)),
+                "again": halves.again,
             },
         )
         return [early], [late]
@@ -173,23 +155,14 @@ class _Remat(Primitive):
         ct: Any,
         *inputs: Any,
         program: Program,
-        name: str,
-        rule: Rule,
-        shared: Mask,
+        **rest: Any,
     ) -> Sequence[Any]:
         """The transposed program, which first computes what it needs."""
         linear = tuple([is_linear(x) for x in inputs])
         given = tuple([c is not None for c in ct])
         turned, reached = transpose_program(program, linear, given)
         cts = [c for c in ct if c is not None]
-        results = self(
-            *others(inputs, linear),
-            *cts,
-            program=turned,
-            name=name,
-            rule=rule,
-            shared=(*others(shared, linear), *[False] * len(cts)),
-        )
+        results = self(*others(inputs, linear), *cts, program=turned, **rest)
         return spread(spread(results, reached), linear)
 
     def batch(
@@ -217,8 +190,8 @@ class _Halves:
     """A program in two parts.
 
     `known` gives the known outputs, then what is `saved`; `unknown` takes that, those
-    known inputs whose numbers are in `reads`, and the unknown inputs. `shared` marks
-    what of the former two something is computed from that `known` has computed, too.
+    known inputs whose numbers are in `reads`, and the unknown inputs. `again` says that
+    both compute some value.
     """
 
     known: Program
@@ -226,7 +199,7 @@ class _Halves:
     outputs_known: Mask
     saved: tuple[ArrayType, ...]
     reads: tuple[int, ...]
-    shared: Mask
+    again: bool
 
 
 @cached
@@ -236,8 +209,7 @@ def _halves(program: Program, known: Mask, policy: Policy | None) -> _Halves:
     first, count = parts.known, sum(parts.outputs_known)
     ends, residuals = parted(first.outputs, count)
     again, saved = _recomputed(first, residuals, policy)
-    begun = {atom for eqn in again for atom in eqn.inputs}
-    read = begun.union(residuals)
+    read = set(residuals).union(*[eqn.inputs for eqn in again])
     reads = [n for n, var in enumerate(first.inputs) if var in read]
     given = (*saved, *[first.inputs[n] for n in reads])
     recompute = Program(given, tuple(again), residuals)
@@ -254,7 +226,7 @@ def _halves(program: Program, known: Mask, policy: Policy | None) -> _Halves:
         parts.outputs_known,
         tuple([var.type for var in saved]),
         tuple(reads),
-        tuple([var in begun for var in given]),
+        bool(again),
     )
 
 
@@ -268,14 +240,16 @@ def _recomputed(
     saved: list[Var] = []
     for eqn in reversed(program.eqns):
         wanted = [var for var in eqn.outputs if var in needed]
-        if wanted and refused.isdisjoint(wanted) and _is_saved(eqn, policy):
+        if not wanted:
+            continue
+        if refused.isdisjoint(wanted) and _is_saved(eqn, policy):
             saved += wanted
-        elif wanted:
-            again.append(eqn)
-            needed.update(eqn.inputs)
-            if eqn.primitive is checkpoint_name:
-                # What is not saved under its name is not saved without it.
-                refused.update(eqn.inputs)
+            continue
+        again.append(eqn)
+        needed.update(eqn.inputs)
+        if eqn.primitive is checkpoint_name and _refuses(policy, eqn.params["name"]):
+            # The same value, before it got its name.
+            refused.update(eqn.inputs)
     return again[::-1], saved
 
 
@@ -287,6 +261,12 @@ def _is_saved(eqn: Eqn, policy: Policy | None) -> bool:
         return False
     types = [atom.type for atom in eqn.inputs]
     return bool(policy(eqn.primitive, *types, **eqn.params))
+
+
+def _refuses(policy: Policy | None, name: str) -> bool:
+    """Whether a policy saves values of any origin, but for those of that name."""
+    refuses = getattr(policy, "refuses", None)
+    return refuses is not None and refuses(name)
 
 
 def _flat(program: Program) -> Program:

@@ -1,0 +1,384 @@
+"""Checkpointed functions: the values of the plain ones, and what is kept for them.
+
+Each function takes `wrap`, which is a checkpoint or leaves its argument alone; the
+latter, written without it, is the oracle under every transformation.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import checkpoint_policies as policies
+from fnx import errors, lax
+from fnx.ad_checkpoint import checkpoint_name
+from fnx.runtime.executable import executable_for
+from tests.control.flows import ROWS, STACK, TRANSFORMS, X
+
+W = np.array([[0.5, -1.0, 0.3], [0.2, 0.7, -0.4], [-0.6, 0.1, 0.9]])
+
+
+def bare(f, **options):
+    return f
+
+
+# ---------------------------------------------------------------- functions
+
+
+def layer(y):
+    hidden = checkpoint_name(fnp.tanh(y @ W), "hidden")
+    return fnp.sin(hidden) * y
+
+
+def chain(wrap, x):
+    for _ in range(3):
+        x = wrap(layer)(x)
+    return x
+
+
+def captured(wrap, x):
+    return wrap(lambda y: fnp.exp(-y * x) + fnp.sin(x) * y)(fnp.cos(x))
+
+
+def nested(wrap, x):
+    inner = wrap(lambda y: fnp.sin(y) * fnp.exp(y))
+    return wrap(lambda y: inner(fnp.cos(y)) * inner(y))(x)
+
+
+def trees(wrap, x):
+    @functools.partial(wrap, static_argnums=(1,), static_argnames="power")
+    def f(state, kind, *, power):
+        assert kind == "even"
+        count = (state["a"] > 0).sum()
+        return {"a": fnp.sin(state["a"]) ** power, "n": count}, state["b"]
+
+    state, b = f({"a": x, "b": 2 * x}, "even", power=2)
+    return state["a"] * state["n"] + b
+
+
+def with_jit(wrap, x):
+    inner = fnx.jit(lambda y: fnp.sin(y) @ W * y)
+    return fnx.jit(wrap(lambda y: inner(fnp.cos(y)) * fnp.cos(inner(y))))(x)
+
+
+@fnx.custom_jvp
+def by_rule(x):
+    return fnp.sin(x)
+
+
+@by_rule.defjvp
+def _by_rule_jvp(primals, tangents):
+    return by_rule(*primals), fnp.cos(primals[0]) * tangents[0]
+
+
+@fnx.custom_vjp
+def backwards(x):
+    return fnp.exp(x) * x
+
+
+backwards.defvjp(
+    lambda x: (backwards(x), (x, fnp.exp(x))),
+    lambda kept, ct: ((kept[0] + 1) * kept[1] * ct,),
+)
+
+
+def with_rules(wrap, x):
+    return wrap(lambda y: by_rule(backwards(fnp.cos(y))) * by_rule(y))(x)
+
+
+def in_scan(wrap, x):
+    def body(carry, row):
+        return fnp.sin(carry) * x + row, (carry * row).sum()
+
+    last, rows = lax.scan(wrap(body), x, ROWS)
+    return last + rows.sum()
+
+
+def around_scan(wrap, x):
+    def f(y):
+        return lax.scan(lambda c, r: (fnp.sin(c) * y + r, c * r), y, ROWS)
+
+    last, rows = wrap(f)(fnp.cos(x))
+    return last * rows.sum(0)
+
+
+def in_while(wrap, x):
+    body = wrap(lambda s: (s[0] * 1.5 + fnp.sin(s[0]) * x, s[1] + 1))
+    return lax.while_loop(lambda s: s[1] < 4, body, (x, 0))[0]
+
+
+def around_while(wrap, x):
+    def f(y):
+        return lax.while_loop(
+            lambda s: abs(s).sum() < 9, lambda s: s * 1.6 + fnp.cos(s) * y, y
+        )
+
+    return wrap(f)(fnp.sin(x)) * x
+
+
+def in_cond(wrap, x):
+    f = wrap(lambda y: fnp.sin(fnp.exp(y)) * y)
+    return lax.cond(x.sum() > 3.0, f, lambda y: y * 2.0, x)
+
+
+def around_cond(wrap, x):
+    def f(y):
+        return lax.cond(y.sum() > 1.5, lambda v: fnp.sin(v) * y, lambda v: v @ W, y)
+
+    return wrap(f)(fnp.cos(x))
+
+
+FUNCTIONS = [
+    chain,
+    captured,
+    nested,
+    trees,
+    with_jit,
+    with_rules,
+    in_scan,
+    around_scan,
+    in_while,
+    around_while,
+    in_cond,
+    around_cond,
+]
+NAMED = policies.save_only_these_names("hidden")
+POLICIES = {
+    "none": None,
+    "nothing": policies.nothing_saveable,
+    "everything": policies.everything_saveable,
+    "dots": policies.dots_saveable,
+    "named": NAMED,
+    "all but named": policies.save_anything_except_these_names("hidden"),
+}
+
+
+def close(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_checkpoint_changes_no_value(function, name):
+    transform, maps = TRANSFORMS[name]
+    found = transform(functools.partial(function, fnx.checkpoint))
+    wanted = transform(functools.partial(function, bare))
+    if not maps:
+        close(found(X), wanted(X))
+        return
+    rows = np.stack([wanted(x) for x in STACK])
+    close(fnx.vmap(found)(STACK), rows)
+    close(fnx.jit(fnx.vmap(found))(STACK), rows)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["jit of grad", "hessian", "vmap of grad of grad"])
+def test_a_policy_changes_no_value(policy, name):
+    transform, maps = TRANSFORMS[name]
+    wrap = functools.partial(fnx.checkpoint, policy=POLICIES[policy])
+    for function in (chain, nested, with_jit, around_scan):
+        found = transform(functools.partial(function, wrap))
+        wanted = transform(functools.partial(function, bare))
+        if maps:
+            close(fnx.vmap(found)(STACK), np.stack([wanted(x) for x in STACK]))
+        else:
+            close(found(X), wanted(X))
+
+
+def test_a_linear_function_is_transposed():
+    f = fnx.checkpoint(lambda x: (x @ W) * 2.0)
+    (found,) = fnx.linear_transpose(f, X)(X)
+    close(found, 2.0 * W @ X)
+
+
+def test_python_may_look_at_values_where_it_may_without():
+    @fnx.checkpoint
+    def f(x):
+        return x * x if x > 1 else x
+
+    assert fnx.grad(f)(3.0).item() == 6.0
+    with pytest.raises(errors.TracerValueError, match="x, unknown while tracing"):
+        fnx.jit(f)(3.0)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def kept(f, *args):
+    """The types of what the linear map of a function reads, as texts, sorted."""
+    _, linear = fnx.vjp(f, *args)
+    return sorted([str(x.type) for x in fnx.tree.leaves(linear)])
+
+
+def one(policy):
+    def f(x, w):
+        hidden = checkpoint_name(fnp.sin(x) @ w, "hidden")
+        return fnp.exp(fnp.tanh(hidden).sum(0, keepdims=True))
+
+    return fnx.checkpoint(f, policy=policy)
+
+
+ARGUMENTS = ["f64[2,3]", "f64[3,5]"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        (None, []),
+        (policies.nothing_saveable, []),
+        (policies.dots_saveable, ["f64[2,5]"]),
+        (policies.checkpoint_dots, ["f64[2,5]"]),
+        (policies.dots_with_no_batch_dims_saveable, ["f64[2,5]"]),
+        (policies.checkpoint_dots_with_no_batch_dims, ["f64[2,5]"]),
+        (policies.offload_dot_with_no_batch_dims("device", "host"), ["f64[2,5]"]),
+        (NAMED, ["f64[2,5]"]),
+        (policies.save_only_these_names("other"), []),
+        (policies.save_any_names_but_these("other"), ["f64[2,5]"]),
+        (policies.save_any_names_but_these("hidden", "other"), []),
+        (
+            policies.save_from_both_policies(policies.nothing_saveable, NAMED),
+            ["f64[2,5]"],
+        ),
+        (
+            policies.save_and_offload_only_these_names(
+                names_which_can_be_saved=["other"],
+                names_which_can_be_offloaded=["hidden"],
+                offload_src="device",
+                offload_dst="pinned_host",
+            ),
+            ["f64[2,5]"],
+        ),
+        (lambda primitive, *types, **params: primitive.name == "exp", ["f64[1,5]"]),
+    ],
+)
+def test_a_policy_says_what_is_kept(policy, wanted):
+    x, w = np.ones((2, 3)), np.ones((3, 5))
+    assert kept(one(policy), x, w) == sorted([*ARGUMENTS, *wanted])
+
+
+def test_everything_may_be_kept():
+    x, w = np.ones((2, 3)), np.ones((3, 5))
+    assert kept(one(policies.everything_saveable), x, w) == kept(
+        lambda x, w: fnp.exp(fnp.tanh(fnp.sin(x) @ w).sum(0, keepdims=True)), x, w
+    )
+
+
+def test_products_with_batch_axes_are_told_apart():
+    def f(x, y):
+        return fnp.sin(fnp.einsum("bij,bjk->bik", fnp.sin(x), y))
+
+    x, y = np.ones((4, 2, 3)), np.ones((4, 3, 5))
+    given = ["f64[4,2,3]", "f64[4,3,5]"]
+    wrap = functools.partial(fnx.checkpoint, f)
+    assert kept(wrap(policy=policies.dots_saveable), x, y) == sorted(
+        [*given, "f64[4,2,5]"]
+    )
+    assert kept(wrap(policy=policies.dots_with_no_batch_dims_saveable), x, y) == given
+
+
+def test_a_value_that_is_not_to_be_kept_is_not_kept_without_its_name():
+    def f(x):
+        return fnp.sin(fnp.sin(checkpoint_name(fnp.exp(x), "a")))
+
+    def count(policy):
+        return len(kept(fnx.checkpoint(f, policy=policy), X))
+
+    assert count(policies.everything_saveable) == 3  # exp(x), and two cosines
+    # the cosines, and x, from which exp(x) is computed again
+    assert (
+        kept(
+            fnx.checkpoint(f, policy=policies.save_anything_except_these_names("a")), X
+        )
+        == ["f64[3]"] * 3
+    )
+    spied = []
+
+    def spy(primitive, *types, **params):
+        spied.append((primitive.name, *map(str, types), params.get("name")))
+        return False
+
+    assert count(spy) == 1
+    assert ("exp", "f64[3]", None) in spied
+    assert ("checkpoint_name", "f64[3]", "a") in spied
+
+
+def test_functions_under_jit_are_seen_by_policies():
+    f = fnx.checkpoint(
+        fnx.jit(lambda x: fnp.sin(fnx.jit(lambda y: fnp.sin(y) @ W)(x))),
+        policy=policies.dots_saveable,
+    )
+    x = np.ones((5, 3))
+    assert kept(f, x).count("f64[5,3]") == 2
+
+
+def test_equal_policies_make_equal_programs():
+    def program(policy):
+        return fnx.make_jaxpr(fnx.checkpoint(layer, policy=policy))(X)
+
+    names = policies.save_only_these_names
+    assert program(names("a", "b")) == program(names("b", "a"))
+    assert program(names("a")) != program(names("b"))
+
+
+# ---------------------------------------------------------------- memory
+
+
+def arena(f, *args):
+    """The bytes that a compiled function takes besides its arguments and results."""
+    return executable_for(fnx.jit(f).lower(*args).staged.program).plan.arena
+
+
+def deep(wrap, x, depth=20):
+    """A chain of layers, each with several costly values."""
+
+    def block(y):
+        for _ in range(4):
+            y = fnp.tanh(y @ W) + fnp.sin(y)
+        return y
+
+    for _ in range(depth):
+        x = wrap(block)(x)
+    return (x * x).sum()
+
+
+BIG = np.linspace(-1, 1, 3000).reshape(1000, 3)
+
+
+def test_the_compiler_does_not_undo_a_checkpoint():
+    full = arena(fnx.grad(functools.partial(deep, bare)), BIG)
+    merged = functools.partial(fnx.checkpoint, prevent_cse=False)
+    assert arena(fnx.grad(functools.partial(deep, merged)), BIG) == full
+    least = arena(fnx.grad(functools.partial(deep, fnx.checkpoint)), BIG)
+    # 20 arguments of blocks and what one block computes, of 160 values of blocks
+    assert least <= 40 * BIG.nbytes
+    assert full >= 120 * BIG.nbytes
+
+
+def test_nor_in_second_derivatives():
+    def directional(wrap):
+        f = functools.partial(deep, wrap, depth=8)
+        slope = lambda x: (fnx.grad(f)(x) * BIG).sum()  # noqa: E731
+        return arena(fnx.grad(slope), BIG)
+
+    assert directional(fnx.checkpoint) < directional(bare) / 2
+
+
+def test_a_barrier_keeps_equal_computations_apart():
+    def twice(behind):
+        return lambda x: fnp.sin(fnp.exp(x)) + fnp.cos(fnp.exp(behind(x)))
+
+    def exponentials(f):
+        return str(fnx.make_jaxpr(f)(X)).count("= exp")
+
+    assert exponentials(twice(lambda x: x)) == 1
+    assert exponentials(twice(lax.optimization_barrier)) == 2
+    x = {"a": np.arange(3), "b": (1.5, X + 1j)}
+    found = fnx.jit(lax.optimization_barrier)(x)
+    np.testing.assert_array_equal(found["a"], x["a"])
+    np.testing.assert_array_equal(found["b"][1], x["b"][1])
+    slope = fnx.grad(lambda x: (lax.optimization_barrier((x, 2.0))[0] ** 2).sum())
+    close(fnx.vmap(slope)(STACK), 2 * STACK)
