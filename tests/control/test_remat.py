@@ -382,3 +382,159 @@ def test_a_barrier_keeps_equal_computations_apart():
     np.testing.assert_array_equal(found["b"][1], x["b"][1])
     slope = fnx.grad(lambda x: (lax.optimization_barrier((x, 2.0))[0] ** 2).sum())
     close(fnx.vmap(slope)(STACK), 2 * STACK)
+
+
+def test_constants_that_both_passes_compute_do_not_merge_them():
+    def block(y):
+        waves = fnp.exp(fnp.sin(fnp.arange(3000.0).reshape(1000, 3)))
+        return fnp.tanh(fnp.sin(y * waves) * fnp.cos(y)) * fnp.exp(-y * waves)
+
+    def f(wrap, x):
+        for _ in range(20):
+            x = wrap(block)(x)
+        return x.sum()
+
+    least = arena(fnx.grad(functools.partial(f, fnx.checkpoint)), BIG)
+    assert least <= 30 * BIG.nbytes
+    assert arena(fnx.grad(functools.partial(f, bare)), BIG) >= 50 * BIG.nbytes
+
+
+# ---------------------------------------------------------------- loops
+
+
+def rounds(x, length, **options):
+    def body(carry, row):
+        state = fnp.sin(carry["s"]) * x + row
+        return {"s": state, "n": carry["n"] + 1}, (state * carry["n"], None)
+
+    rows = np.sin(np.arange(3.0 * length)).reshape(length, 3)
+    last, (ys, _) = lax.scan(body, {"s": x, "n": 0}, rows, **options)
+    return last["s"] * last["n"] + (ys * np.cos(np.arange(length))[:, None]).sum(0)
+
+
+def rounds_plain(x, length, reverse=False):
+    rows = np.sin(np.arange(3.0 * length)).reshape(length, 3)
+    state, extra = x, 0.0
+    order = reversed(range(length)) if reverse else range(length)
+    for n, i in enumerate(order):
+        state = fnp.sin(state) * x + rows[i]
+        extra = extra + state * n * np.cos(i)
+    return state * length + extra
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"checkpoint": "sqrt"},
+        {"checkpoint": 2, "reverse": True},
+        {"checkpoint": 4, "unroll": 3},
+    ],
+    ids=str,
+)
+def test_checkpoints_of_a_scan_change_no_value(options, name):
+    transform, maps = TRANSFORMS[name]
+    reverse = options.get("reverse", False)
+    found = transform(lambda x: rounds(x, 7, **options))
+    wanted = transform(lambda x: rounds_plain(x, 7, reverse))
+    if not maps:
+        close(found(X), wanted(X))
+        return
+    rows = np.stack([wanted(x) for x in STACK])
+    close(fnx.vmap(found)(STACK), rows)
+    close(fnx.jit(fnx.vmap(found))(STACK), rows)
+
+
+@pytest.mark.parametrize("checkpoint", [1, 3, 4, 5, 9, "sqrt"])
+@pytest.mark.parametrize("length", [0, 1, 4, 6])
+def test_any_number_of_rounds(checkpoint, length):
+    def slope(x):
+        return fnx.grad(lambda x: rounds(x, length, checkpoint=checkpoint).sum())(x)
+
+    close(fnx.jit(slope)(X), fnx.grad(lambda x: rounds_plain(x, length).sum())(X))
+
+
+def test_fori_loop_takes_checkpoints():
+    def loop(x, checkpoint):
+        return lax.fori_loop(
+            2, 9, lambda i, v: fnp.sin(v) * x + i, x, checkpoint=checkpoint
+        ).sum()
+
+    close(fnx.grad(lambda x: loop(x, "sqrt"))(X), fnx.grad(lambda x: loop(x, None))(X))
+
+
+def test_checkpoints_bound_the_memory_of_a_long_scan():
+    x = np.linspace(-1, 1, 100)
+
+    def f(x, checkpoint):
+        def body(c, r):
+            a = fnp.sin(c * x) + r
+            return fnp.tanh(a) * fnp.exp(-c * c), None
+
+        return lax.scan(body, x, np.zeros(2500), checkpoint=checkpoint)[0].sum()
+
+    def rows(checkpoint):
+        return arena(fnx.grad(lambda x: f(x, checkpoint)), x) / x.nbytes
+
+    assert rows(None) > 4 * 2500
+    assert rows("sqrt") < 10 * 50
+    assert rows(10) < 250 + 10 * 10
+    assert rows(500) < 10 * 500
+
+
+# ---------------------------------------------------------------- mistakes
+
+BAD = {
+    "checkpoint takes a function": lambda: fnx.checkpoint(3),
+    "policy is 'dots'": lambda: fnx.checkpoint(abs, policy="dots"),
+    "a policy is a function policy(": lambda: fnx.checkpoint(abs, policy=3),
+    "prevent_cse must be": lambda: fnx.checkpoint(abs, prevent_cse=1),
+    "static_argnums=2 is out of range": lambda: fnx.checkpoint(
+        lambda x: x, static_argnums=2
+    ),
+    "has no argument of that name": lambda: fnx.checkpoint(
+        lambda x: x, static_argnames="y"
+    ),
+    "kind is 'even'": lambda: fnx.grad(
+        fnx.checkpoint(lambda x, kind: x * 2), argnums=0
+    )(1.0, "even"),
+    "checkpoint_name: name must be a string": lambda: checkpoint_name(X, 3),
+    "names are strings, got 3": lambda: policies.save_only_these_names("a", 3),
+    "policy_2 is None": lambda: policies.save_from_both_policies(NAMED, None),
+    "'a' is in names_which_can_be_saved": lambda: (
+        policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=["a", "b"],
+            names_which_can_be_offloaded=["a"],
+            offload_src="device",
+            offload_dst="pinned_host",
+        )
+    ),
+    "scan: checkpoint must be a positive integer": lambda: rounds(X, 4, checkpoint=0),
+    "got 'root'": lambda: rounds(X, 4, checkpoint="root"),
+    "got 2.0": lambda: rounds(X, 4, checkpoint=2.0),
+    "got True": lambda: rounds(X, 4, checkpoint=True),
+    "fori_loop: checkpoint must be": lambda: lax.fori_loop(
+        0, 3, lambda i, v: v, X, checkpoint=-1
+    ),
+    "checkpoint=2: a bound is traced": lambda: fnx.jit(
+        lambda n: lax.fori_loop(0, n, lambda i, v: v, X, checkpoint=2)
+    )(3),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_mistakes_are_explained(text):
+    with pytest.raises(errors.FnxError) as caught:
+        BAD[text]()
+    assert text in str(caught.value)
+
+
+def test_a_policy_that_cannot_be_hashed():
+    class Policy:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, *args, **params):
+            return True
+
+    with pytest.raises(errors.OptionError, match="cannot be hashed"):
+        fnx.checkpoint(abs, policy=Policy())
