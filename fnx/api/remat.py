@@ -55,8 +55,8 @@ def checkpoint(
 
     >>> import fnx
     >>> f = fnx.checkpoint(lambda x: fnx.numpy.sin(fnx.numpy.sin(x)))
-    >>> fnx.grad(f)(2.0).item()
-    -0.2556389272212982
+    >>> round(fnx.grad(f)(2.0).item(), 4)
+    -0.2556
     """
     if policy is not None:
         check_policy("checkpoint", "policy", policy)
