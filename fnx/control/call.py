@@ -11,7 +11,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs, simplify
 from fnx.core.types import ArrayType
@@ -126,22 +126,36 @@ def spread(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
 
 
 def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> Parts:
-    """The two `call` equations of a split program, with residuals between them."""
-    name = eqn.params["name"]
-    flags = list(zip(eqn.outputs, parts.outputs_known, strict=True))
-    inputs = list(zip(eqn.inputs, known, strict=True))
-    residuals = tuple([Var(type) for type in parts.residuals])
+    """The two `call` equations of a split program, with residuals between them.
+
+    A residual that is an input is read where it is, so that loops see what they have.
+    """
+    first, name = parts.known, eqn.params["name"]
+    given = chosen(eqn.inputs, known)
+    count = len(first.outputs) - len(parts.residuals)
+    ends, kept = first.outputs[:count], first.outputs[count:]
+    found: dict[Any, Atom] = dict(zip(first.inputs, given, strict=True))
+    computed = {
+        end: Var(end.type) for end in kept if isinstance(end, Var) and end not in found
+    }
+    found.update(computed)
     early = Eqn(
         call,
-        tuple([atom for atom, is_known in inputs if is_known]),
-        (*[var for var, is_known in flags if is_known], *residuals),
-        {"program": parts.known, "name": name},
+        given,
+        (*chosen(eqn.outputs, parts.outputs_known), *computed.values()),
+        {
+            "program": Program(first.inputs, first.eqns, (*ends, *computed)),
+            "name": name,
+        },
         eqn.source,
     )
     late = Eqn(
         call,
-        (*residuals, *[atom for atom, is_known in inputs if not is_known]),
-        tuple([var for var, is_known in flags if not is_known]),
+        (
+            *[found.get(end, end) for end in kept],
+            *chosen(eqn.inputs, [not is_known for is_known in known]),
+        ),
+        chosen(eqn.outputs, [not is_known for is_known in parts.outputs_known]),
         {"program": parts.unknown, "name": name},
         eqn.source,
     )
