@@ -10,40 +10,37 @@ everything would be kept after all. The unknown part therefore reads its inputs 
 have numbers, as in a binary tree: the first equation is 1, the parts of `n` are 2n and
 2n + 1; so the barriers of the second recomputation in a gradient of a gradient are
 other ones than those of the first.
-Receives and gives arrays; next on the walk: `cond.py`.
+Receives and gives arrays; next on the walk: `keep.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fnx.control.call import (
     Parts,
-    call,
     check_arguments,
     chosen,
     spread,
     with_outputs,
 )
 from fnx.control.held import equation_like, new_vars, others, parted
+from fnx.control.keep import Policy, flat, keep
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs, simplify
-from fnx.core.trace import bind, constant, evaluate, source_of
+from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
-from fnx.ops.marks import barrier, checkpoint_name
+from fnx.ops.marks import barrier
 from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.split import split_program
 from fnx.transforms.transpose import transpose_program
-
-Policy = Callable[..., Any]
-"""Whether the results of `policy(primitive, *types, **params)` may be saved."""
 
 
 @record
@@ -205,14 +202,14 @@ class _Halves:
 @cached
 def _halves(program: Program, known: Mask, policy: Policy | None) -> _Halves:
     """Cuts a program as `split_program`, but keeps only what a policy allows."""
-    parts = split_program(_flat(program), known)
-    first, count = parts.known, sum(parts.outputs_known)
-    ends, residuals = parted(first.outputs, count)
-    again, saved = _recomputed(first, residuals, policy)
-    read = set(residuals).union(*[eqn.inputs for eqn in again])
+    parts = split_program(program, known)
+    first = flat(parts.known)
+    ends, residuals = parted(first.outputs, sum(parts.outputs_known))
+    kept = keep(first, residuals, policy)
+    read = set(residuals).union(*[eqn.inputs for eqn in kept.again])
     reads = [n for n, var in enumerate(first.inputs) if var in read]
-    given = (*saved, *[first.inputs[n] for n in reads])
-    recompute = Program(given, tuple(again), residuals)
+    given = (*kept.saved, *[first.inputs[n] for n in reads])
+    recompute = Program(given, kept.again, residuals)
 
     def run(*args: Any) -> list[Any]:
         own, rest = parted(args, len(given))
@@ -221,77 +218,10 @@ def _halves(program: Program, known: Mask, policy: Policy | None) -> _Halves:
     late = parts.unknown.input_types[len(residuals) :]
     types = [*recompute.input_types, *late]
     return _Halves(
-        simplify(Program(first.inputs, first.eqns, (*ends, *saved))),
+        simplify(Program(first.inputs, kept.eqns, (*ends, *kept.saved))),
         rewrite(run, types, "remat", program),
         parts.outputs_known,
-        tuple([var.type for var in saved]),
+        tuple([var.type for var in kept.saved]),
         tuple(reads),
-        bool(again),
+        bool(kept.again),
     )
-
-
-def _recomputed(
-    program: Program, residuals: Sequence[Atom], policy: Policy | None
-) -> tuple[list[Eqn], list[Var]]:
-    """The equations that give residuals anew, and the values that they begin with."""
-    needed = set(residuals)
-    refused: set[Atom] = set()
-    again: list[Eqn] = []
-    saved: list[Var] = []
-    for eqn in reversed(program.eqns):
-        wanted = [var for var in eqn.outputs if var in needed]
-        if not wanted:
-            continue
-        if refused.isdisjoint(wanted) and _is_saved(eqn, policy):
-            saved += wanted
-            continue
-        again.append(eqn)
-        needed.update(eqn.inputs)
-        if eqn.primitive is checkpoint_name and _refuses(policy, eqn.params["name"]):
-            # The same value, before it got its name.
-            refused.update(eqn.inputs)
-    return again[::-1], saved
-
-
-def _is_saved(eqn: Eqn, policy: Policy | None) -> bool:
-    """Whether the results of an equation are kept: what has an effect runs once."""
-    if eqn.primitive.effect:
-        return True
-    if policy is None or not eqn.inputs:
-        return False
-    types = [atom.type for atom in eqn.inputs]
-    return bool(policy(eqn.primitive, *types, **eqn.params))
-
-
-def _refuses(policy: Policy | None, name: str) -> bool:
-    """Whether a policy saves values of any origin, but for those of that name."""
-    refuses = getattr(policy, "refuses", None)
-    return refuses is not None and refuses(name)
-
-
-def _flat(program: Program) -> Program:
-    """The program with the programs of its calls written out.
-
-    A policy then sees every operation of functions under `jit`.
-    """
-    if not any(eqn.primitive is call for eqn in program.eqns):
-        return program
-
-    def run(*args: Any) -> list[Any]:
-        return _written_out(program, args)
-
-    return rewrite(run, program.input_types, "remat", program)
-
-
-def _written_out(program: Program, args: Sequence[Any]) -> list[Any]:
-    env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
-    for eqn in program.eqns:
-        inputs = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
-        with source_of(eqn):
-            if eqn.primitive is call:
-                results: Any = _written_out(eqn.params["program"], inputs)
-            else:
-                results = bind(eqn.primitive, inputs, eqn.params)
-        many = results if eqn.primitive.multiple else (results,)
-        env.update(zip(eqn.outputs, many, strict=True))
-    return [env[a] if isinstance(a, Var) else constant(a) for a in program.outputs]

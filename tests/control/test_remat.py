@@ -315,6 +315,61 @@ def test_functions_under_jit_are_seen_by_policies():
     assert kept(f, x).count("f64[5,3]") == 2
 
 
+def scanned(policy):
+    """A scan with a product in each round, under jit; rows of weights; two results."""
+
+    def f(x, ws):
+        def body(carry, w):
+            hidden = fnx.jit(lambda y: fnp.tanh(y @ w))(carry["y"])
+            state = {"y": fnp.sin(hidden), "n": carry["n"] + 1}
+            return state, (hidden.sum(), carry["n"])
+
+        last, (sums, numbers) = lax.scan(body, {"y": x, "n": 0}, ws, reverse=True)
+        return (last["y"] * 2).sum() + (sums**2 * numbers).sum()
+
+    return fnx.checkpoint(f, policy=policy) if policy else f
+
+
+WS = np.stack([W, W.T, W @ W, -W])
+
+
+def test_a_policy_keeps_rows_of_a_scan():
+    x = np.ones((2, 3))
+    given, rows = ["f64[2,3]", "f64[4,3,3]"], "f64[4,2,3]"
+    assert kept(scanned(policies.nothing_saveable), x, WS) == given
+    assert kept(scanned(policies.dots_saveable), x, WS) == sorted([*given, rows])
+
+    def products(policy):
+        both = fnx.value_and_grad(scanned(policy))
+        return str(fnx.make_jaxpr(both)(x, WS)).count("dot_general")
+
+    # one in a round forward, one backward, and one again where none is kept
+    assert products(policies.dots_saveable) == 2
+    assert products(policies.nothing_saveable) == 3
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rows_that_are_kept_change_no_value(policy):
+    x = np.arange(6.0).reshape(2, 3) * 0.3 - 0.7
+    f, plain_f = scanned(POLICIES[policy]), scanned(None)
+
+    def slope(f):
+        return fnx.grad(lambda x, ws: (fnx.grad(f, 1)(x, ws) ** 2).sum(), (0, 1))
+
+    for found, wanted in zip(
+        fnx.jit(slope(f))(x, WS), slope(plain_f)(x, WS), strict=True
+    ):
+        close(found, wanted)
+    stack = np.stack([x, -x])
+    found = fnx.vmap(fnx.grad(f), (0, None))(stack, WS)
+    close(found, np.stack([fnx.grad(plain_f)(x, WS) for x in stack]))
+
+
+def test_rows_that_a_call_reads_are_not_stacked_once_more():
+    x = np.ones((2, 3))
+    assert kept(scanned(None), x, WS).count("f64[4,3,3]") == 1
+
+
 def test_equal_policies_make_equal_programs():
     def program(policy):
         return fnx.make_jaxpr(fnx.checkpoint(layer, policy=policy))(X)
