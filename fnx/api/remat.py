@@ -20,13 +20,17 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
+from fnx.api.inspect import argument_types
 from fnx.api.jit import jit_is_disabled
 from fnx.api.policies import Policy, check_policy
 from fnx.api.static import Names, Nums, Options, read_options
+from fnx.api.tangents import moves
 from fnx.control.remat import Rule
 from fnx.control.remat import remat as remat_
+from fnx.core.program import Program, Var
 from fnx.core.trace import tracing
 from fnx.ops.marks import checkpoint_name as named
+from fnx.transforms.split import linearize_program
 
 
 def checkpoint(
@@ -137,3 +141,52 @@ def checkpoint_name(x: Any, name: str) -> Any:
     rows = zip(leaves, paths, strict=True)
     arrays = [as_array(leaf, "checkpoint_name", path) for leaf, path in rows]
     return treedef.unflatten([named(array, name=name) for array in arrays])
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+@errors.api_boundary
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Prints what reverse mode keeps of `f(*args, **kwargs)`, a line for each array.
+
+    Arguments are arrays or `ShapeDtypeStruct`, in trees; nothing is computed. Raises
+    what `f` raises for them.
+
+    >>> import fnx
+    >>> x = fnx.ShapeDtypeStruct((3,), "float32")
+    >>> print_saved_residuals(fnx.checkpoint(lambda x: fnx.numpy.sin(x) * x), x)
+    f32[3] the argument x
+    """
+    check_callable("print_saved_residuals", f)
+    leaves, treedef = tree.flatten((args, kwargs))
+    names = call_names(f, args, kwargs)
+
+    def run(values: Sequence[Any]) -> Any:
+        inner, named = treedef.unflatten(values)
+        return f(*inner, **named)
+
+    asker = "print_saved_residuals"
+    types = argument_types(asker, leaves, names)
+    traced = trace_tree(run, types, asker=asker, names=names)
+    moving = (False,) * len(traced.captured) + moves(types)
+    parts = linearize_program(traced.program, moving, traced.out_tree.num_leaves)
+    program = parts.primal
+    inputs = ["an array from outside"] * len(traced.captured)
+    inputs += [f"the argument {name}" for name in names]
+    origins = dict(zip(program.inputs, inputs, strict=True))
+    for atom in program.outputs[len(program.outputs) - len(parts.residuals) :]:
+        if isinstance(atom, Var):
+            print(atom.type, origins.get(atom) or _origin(program, atom))
+
+
+def _origin(program: Program, var: Var) -> str:
+    """Which operation makes a value, in a held program or in this one, and where."""
+    eqn = next(eqn for eqn in program.eqns if var in eqn.outputs)
+    held = eqn.params.get("program")
+    if isinstance(held, Program) and len(held.outputs) == len(eqn.outputs):
+        inner = held.outputs[eqn.outputs.index(var)]
+        if isinstance(inner, Var) and inner not in held.inputs:
+            return _origin(held, inner)
+    where = f" at {eqn.source}" if eqn.source else ""
+    return f"the result of {eqn.primitive.name}{where}"

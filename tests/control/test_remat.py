@@ -15,7 +15,7 @@ import fnx
 import fnx.numpy as fnp
 from fnx import checkpoint_policies as policies
 from fnx import errors, lax
-from fnx.ad_checkpoint import checkpoint_name
+from fnx.ad_checkpoint import checkpoint_name, print_saved_residuals
 from fnx.runtime.executable import executable_for
 from tests.control.flows import ROWS, STACK, TRANSFORMS, X
 
@@ -368,6 +368,28 @@ def test_rows_that_are_kept_change_no_value(policy):
 def test_rows_that_a_call_reads_are_not_stacked_once_more():
     x = np.ones((2, 3))
     assert kept(scanned(None), x, WS).count("f64[4,3,3]") == 1
+
+
+def test_what_is_kept_is_printed(capsys):
+    outside = fnp.array(X)
+
+    def f(params, *, scale):
+        hidden = fnx.jit(lambda w: checkpoint_name(w @ W, "a"))(params["w"])
+        return fnp.sin(hidden * scale) * outside
+
+    x = fnx.ShapeDtypeStruct((3,), "float64")
+    f_named = fnx.checkpoint(f, policy=policies.save_only_these_names("a"))
+    print_saved_residuals(f_named, {"w": x}, scale=X)
+    lines = capsys.readouterr().out.splitlines()
+    places = [line.partition(" at ")[0] for line in lines]
+    assert sorted(places) == [
+        "f64[3,3] an array from outside",
+        "f64[3] an array from outside",
+        "f64[3] the argument scale",
+        "f64[3] the result of checkpoint_name",
+    ]
+    (named,) = [line for line in lines if "checkpoint_name" in line]
+    assert "test_remat.py:" in named
 
 
 def test_equal_policies_make_equal_programs():
