@@ -49,7 +49,7 @@ class _Names:
     `unnamed` says whether values without a name are saved.
     """
 
-    names: frozenset[str]
+    names: tuple[str, ...]
     listed: bool
     unnamed: bool
 
@@ -190,7 +190,7 @@ def save_and_offload_only_these_names(
     asker = "save_and_offload_only_these_names"
     saved = _names(asker, names_which_can_be_saved)
     offloaded = _names(asker, names_which_can_be_offloaded)
-    both = sorted(saved & offloaded)
+    both = [name for name in saved if name in offloaded]
     if both:
         raise errors.OptionError(
             f"{asker}: {both[0]!r} is in names_which_can_be_saved and in "
@@ -225,7 +225,8 @@ def check_policy(asker: str, option: str, policy: Any) -> Policy:
     return found
 
 
-def _names(asker: str, names: Sequence[str]) -> frozenset[str]:
+def _names(asker: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Names in one order, each once."""
     for name in names:
         if not isinstance(name, str):
             kind = type(name).__name__
@@ -234,4 +235,4 @@ def _names(asker: str, names: Sequence[str]) -> frozenset[str]:
             )
     if isinstance(names, str):
         raise errors.ArgumentError(f"{asker}: takes a list of names, got {names!r}")
-    return frozenset(names)
+    return tuple(sorted(set(names)))

@@ -16,6 +16,7 @@ import fnx.numpy as fnp
 from fnx import checkpoint_policies as policies
 from fnx import errors, lax
 from fnx.ad_checkpoint import checkpoint_name, print_saved_residuals
+from fnx.core.digest import program_digest
 from fnx.runtime.executable import executable_for
 from tests.control.flows import ROWS, STACK, TRANSFORMS, X
 
@@ -398,6 +399,7 @@ def test_equal_policies_make_equal_programs():
 
     names = policies.save_only_these_names
     assert program(names("a", "b")) == program(names("b", "a"))
+    assert program_digest(program(names("a", "b"))) is not None  # so it is kept on disk
     assert program(names("a")) != program(names("b"))
 
 
