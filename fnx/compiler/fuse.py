@@ -31,7 +31,7 @@ from fnx import errors
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
-from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.records import record
 
 # Work to compute a value again, in units of one arithmetic operation.
@@ -233,7 +233,9 @@ class _Fuser:
         for eqn in self.eqns:
             total = _own_cost(eqn)
             for atom in eqn.inputs:
-                number = self.maker.get(atom) if isinstance(atom, Var) else None
+                if isinstance(atom, Literal):
+                    continue
+                number = self.maker.get(atom)
                 # Every read counts in full: at another index, it is computed again.
                 inlined = number is not None and self.fusible[number]
                 cost = costs[number] if inlined and number is not None else 1
@@ -543,7 +545,7 @@ def _is_fusible(eqn: Eqn) -> bool:
 def _own_cost(eqn: Eqn) -> int:
     if eqn.primitive.reads == "folded":
         return _REDUCTION
-    if eqn.primitive.cheap:
+    if eqn.primitive.is_cheap(**eqn.params):
         return _SIMPLE
     return _DIVISION if eqn.primitive.division else _FUNCTION
 

@@ -59,7 +59,7 @@ class Primitive:
     # How many times one element of an input is read while the output is computed:
     # "once" (elementwise, slices), "many" (broadcasts, gathers), "folded" (reductions).
     reads: str = "once"
-    # Whether computing the output again is as cheap as loading it.
+    # Whether it is cheap, whatever its params are (see `is_cheap`).
     cheap: bool = False
     # Whether it is one operation of the machine, though a slow one (division, root).
     division: bool = False
@@ -153,6 +153,10 @@ class Primitive:
         an input's index is no such renaming of the output's.
         """
         return None
+
+    def is_cheap(self, **params: Any) -> bool:
+        """Whether computing the output again is as cheap as loading it."""
+        return self.cheap
 
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The inputs of which `steps` pulls each element once, into a kernel.

@@ -286,6 +286,10 @@ class _IntegerPow(Smooth):
         """The first power."""
         return inputs[0] if y == 1 else None
 
+    def is_cheap(self, *, y: int) -> bool:
+        """A low power is one or two multiplications."""
+        return 0 <= y <= 4
+
 
 def _integer_pow_partial(out: Any, x: Any, y: int) -> Any:
     return mul(integer_pow(x, y=y - 1), float(y)) if y not in (0, 1) else float(y)

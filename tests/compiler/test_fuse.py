@@ -107,6 +107,16 @@ def test_a_cheap_value_with_two_kernels_is_computed_twice() -> None:
     assert kinds(planned(function, data(5, 8))) == ["kernel"] * 2
 
 
+def test_literals_and_low_powers_cost_next_to_nothing() -> None:
+    def function(x: Any) -> Any:
+        y = 0.5 * (x + 0.1 * x**3) * 2.0 - 1.0
+        return np_.sum(y, axis=0), np_.sum(y, axis=1)
+
+    plan = planned(function, data(30, 20))
+    assert kinds(plan) == ["kernel"] * 2
+    assert plan.arena == 0
+
+
 def test_kernels_do_not_depend_on_each_other() -> None:
     """a and c could share a kernel, were it not for the product between them."""
 
