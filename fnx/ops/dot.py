@@ -109,14 +109,13 @@ class _DotGeneral(Primitive):
         wide = dtypes.compute_dtype(out)
         roles = left, right = sides(x.ndim, y.ndim, contract, batch)
         shapes = x.shape, y.shape
-        _, m, n, k = extents(shapes, *roles)
+        stack, m, n, k = extents(shapes, *roles)
         layout = matmul_layout(shapes, *roles)
         rows, columns = contract if layout is None else layout.contract
-        stack = [x.shape[axis] for axis in left.batch]
         x, y = x.astype(wide, copy=False), y.astype(wide, copy=False)
         product = np.matmul(
-            x.transpose(left.batch + left.free + rows).reshape(*stack, m, k),
-            y.transpose(right.batch + columns + right.free).reshape(*stack, k, n),
+            _ordered(x, left.batch + left.free + rows).reshape(stack, m, k),
+            _ordered(y, right.batch + columns + right.free).reshape(stack, k, n),
         )
         return product.astype(out, copy=False).reshape(output_shape(*shapes, *roles))
 
@@ -309,6 +308,11 @@ class _DotGeneral(Primitive):
 
 
 # ---------------------------------------------------------------- the rules' parts
+
+
+def _ordered(x: Any, order: Axes) -> Any:
+    """A NumPy array with its axes in that order."""
+    return x if order == tuple(range(x.ndim)) else x.transpose(order)
 
 
 def _is_for_blas(types: Sequence[ArrayType], preferred: DType | None) -> bool:
