@@ -32,6 +32,7 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.lanes import selected
+from fnx.control.packing import packed_carries
 from fnx.control.rounds import (
     KnownRounds,
     check_carry,
@@ -239,12 +240,8 @@ class _Scan(Primitive):
 
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """What depends on constants or rows alone before the loop, sums after it."""
-        for taken_out in (
-            invariants_before,
-            products_before,
-            sums_after,
-            products_after,
-        ):
+        ways = invariants_before, products_before, sums_after, products_after
+        for taken_out in (*ways, packed_carries):
             found = taken_out(eqn)
             if found is not None:
                 return found

@@ -333,3 +333,47 @@ def test_products_of_rows_are_made_outside_of_the_loop(reverse):
         for w, s in zip(weights, series, strict=True)
     ]
     close(mapped(weights, args[1], series), np.stack(each))
+
+
+# ---------------------------------------------------------------- packed carries
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_carries_that_go_the_same_way(reverse):
+    """Six of them, with operands of their own, beside two that go other ways."""
+    rng = np.random.default_rng(3)
+    begin, scale = list(rng.random((6, 2))), list(rng.random(6))
+    rows = list(rng.random((6, 5)))
+
+    def body(carry, xs):
+        many, other, seen = carry
+        parts = zip(many, scale, xs, strict=True)
+        many = [fnp.sin(c * s) + x * 1.5 for c, s, x in parts]
+        return (many, other * 0.9 + 1, seen + many[0] * 0 + xs[0]), other
+
+    def loop(begin, rows):
+        first = (begin, X[0], X[:2])
+        (many, other, seen), ys = lax.scan(body, first, rows, reverse=reverse)
+        return many, other, seen, ys
+
+    def plain(begin, rows):
+        carry, found = (begin, X[0], X[:2]), {}
+        for i in reversed(range(5)) if reverse else range(5):
+            carry, found[i] = body(carry, [row[i] for row in rows])
+        return (*carry, np.stack([found[i] for i in range(5)]))
+
+    def scalar(f):
+        def loss(begin, rows):
+            many, other, seen, ys = f(begin, rows)
+            return sum((x * x).sum() for x in many) + other + seen.sum() + ys.sum()
+
+        return loss
+
+    for run in (loop, fnx.jit(loop)):
+        found, wanted = run(begin, rows), plain(begin, rows)
+        for x, y in zip(fnx.tree.leaves(found), fnx.tree.leaves(wanted), strict=True):
+            close(x, y)
+    found = fnx.jit(fnx.grad(scalar(loop), (0, 1)))(begin, rows)
+    wanted = fnx.grad(scalar(plain), (0, 1))(begin, rows)
+    for x, y in zip(fnx.tree.leaves(found), fnx.tree.leaves(wanted), strict=True):
+        close(x, y)
