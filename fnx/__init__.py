@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
+    from fnx.api.scopes import named_call, named_scope
 
 __version__ = "0.1.0"
 
@@ -92,6 +93,7 @@ _LAZY_NAMES = {
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
+    "fnx.api.scopes": "named_call named_scope",
 }
 _MODULE_OF = {
     name: home for home, names in _LAZY_NAMES.items() for name in names.split()
@@ -143,6 +145,8 @@ __all__ = [
     "local_device_count",
     "local_devices",
     "make_jaxpr",
+    "named_call",
+    "named_scope",
     "nn",
     "num_threads",
     "numpy",

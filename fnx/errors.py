@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from fnx.records import record
 
@@ -116,12 +116,22 @@ def broken_pass(name: str, reason: str, before: object, after: object) -> Intern
 # ---------------------------------------------------------------- the user's line
 
 
-@record
+@record(eq=False)
 class Source:
-    """One line of the user's code: what an equation remembers of where it came from."""
+    """One line of the user's code: what an equation remembers of where it came from.
+
+    Made by `source_at`, which makes equal ones once, so that they are compared by
+    identity. `scope` are the names of `fnx.named_scope` around the line, the outermost
+    first; for an equation of a held program, those inside of the equation that holds
+    it. `backward` is what a transposition made of the line, and `lanes` are the sizes
+    of the leading axes that `vmap` gave to the outputs.
+    """
 
     code: CodeType
     line: int
+    scope: tuple[str, ...] = ()
+    backward: bool = False
+    lanes: tuple[int, ...] = ()
 
     @property
     def file(self) -> str:
@@ -138,18 +148,70 @@ class Source:
         """The line itself, or '' where Python cannot find the file."""
         return linecache.getline(self.file, self.line).strip()
 
+    @property
+    def place(self) -> str:
+        """`file:line (function)`, with the scope and the direction, if it has them."""
+        inside = f", in {'/'.join(self.scope)}" if self.scope else ""
+        inside += ", backward" if self.backward else ""
+        return f"{_short_path(self.file)}:{self.line} ({self.function}{inside})"
+
     def __str__(self) -> str:
         """`file:line (function): text`."""
-        place = f"{_short_path(self.file)}:{self.line} ({self.function})"
-        return f"{place}: {self.text}" if self.text else place
+        return f"{self.place}: {self.text}" if self.text else self.place
+
+    def inside(self, scope: tuple[str, ...]) -> Source:
+        """The same line with more names around its scope."""
+        names = scope + self.scope
+        return source_at(self.code, self.line, names, self.backward, self.lanes)
+
+    def unscoped(self) -> Source:
+        """The same line without a scope."""
+        return source_at(self.code, self.line, (), self.backward, self.lanes)
+
+    def turned(self) -> Source:
+        """The same line as the backward pass of a derivative computes it."""
+        return source_at(self.code, self.line, self.scope, True)
+
+    def mapped(self, lanes: tuple[int, ...]) -> Source:
+        """The same line with these leading axes."""
+        return source_at(self.code, self.line, self.scope, self.backward, lanes)
 
 
-def user_source() -> Source | None:
-    """The innermost line on the stack that is not fnx's own, or None if all are."""
+# Every source by its parts; each keeps its code alive, so that the id stays its own.
+_sources: dict[tuple[Any, ...], Source] = {}
+_MOST_SOURCES = 100_000
+
+
+def source_at(
+    code: CodeType,
+    line: int,
+    scope: tuple[str, ...] = (),
+    backward: bool = False,
+    lanes: tuple[int, ...] = (),
+) -> Source:
+    """The source with these fields, which is the same object at every call."""
+    key = (id(code), line, scope, backward, lanes)
+    found = _sources.get(key)
+    if found is None:
+        if len(_sources) >= _MOST_SOURCES:
+            _sources.clear()
+        found = _sources.setdefault(key, Source(code, line, scope, backward, lanes))
+    return found
+
+
+def user_source(
+    scope: tuple[str, ...] = (), above: FrameType | None = None
+) -> Source | None:
+    """The innermost line on the stack that is not fnx's own, or None if all are.
+
+    With `above`, only frames that were entered after that one are looked at.
+    """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_internal(frame.f_code):
+    while frame is not None and frame is not above and is_internal(frame.f_code):
         frame = frame.f_back
-    return None if frame is None else Source(frame.f_code, frame.f_lineno)
+    if frame is None or frame is above:
+        return None
+    return source_at(frame.f_code, frame.f_lineno, scope)
 
 
 def explain(

@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.errors import Source
 
 
 def inline(program: Program) -> Program:
     """The program with every held program that may be inlined written out."""
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
-    outputs = _expand(program, env, eqns)
+    outputs = _expand(program, env, eqns, None)
     return Program(program.inputs, tuple(eqns), outputs)
 
 
 def _expand(
-    program: Program, env: dict[Var, Atom], eqns: list[Eqn]
+    program: Program, env: dict[Var, Atom], eqns: list[Eqn], holder: Source | None
 ) -> tuple[Atom, ...]:
-    """Appends a program's equations with fresh variables; gives its outputs."""
+    """Appends a program's equations with fresh variables; gives its outputs.
+
+    `holder` is the line of the equation that stood for the program.
+    """
     for eqn in program.eqns:
+        source = _located(eqn.source, holder)
         inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
         body = eqn.primitive.body(**eqn.params)
         if body is None:
@@ -31,15 +36,24 @@ def _expand(
             if parts is not None:
                 # What a loop computes anew in every round is computed before it.
                 held = Program((), tuple(parts), eqn.outputs)
-                env.update(zip(eqn.outputs, _expand(held, env, eqns), strict=True))
+                found = _expand(held, env, eqns, holder)
+                env.update(zip(eqn.outputs, found, strict=True))
                 continue
             outputs = tuple([Var(var.type) for var in eqn.outputs])
-            eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, eqn.source))
+            eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, source))
             env.update(zip(eqn.outputs, outputs, strict=True))
         else:
             inner = dict(zip(body.inputs, inputs, strict=True))
-            env.update(zip(eqn.outputs, _expand(body, inner, eqns), strict=True))
+            found = _expand(body, inner, eqns, source)
+            env.update(zip(eqn.outputs, found, strict=True))
     return tuple([_refer(env, atom) for atom in program.outputs])
+
+
+def _located(source: Source | None, holder: Source | None) -> Source | None:
+    """The line of a held equation: its own, with the names around its holder's."""
+    if source is None or holder is None:
+        return source or holder
+    return source.inside(holder.scope) if holder.scope else source
 
 
 def _refer(env: Mapping[Var, Atom], atom: Atom) -> Atom:

@@ -96,7 +96,7 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
         )
 
     reads = tuple([base_of(value) for value in held])
-    builder.drafts.append(Draft(reads, tuple(written), make))
+    builder.add_draft(Draft(reads, tuple(written), make))
 
 
 def scratch_of(*plans: Plan) -> Value:

@@ -77,12 +77,16 @@ def base_of(value: Value) -> Value:
 
 @record
 class Draft:
-    """A step over values: what it reads and writes, and how to make it from places."""
+    """A step over values: what it reads and writes, and how to make it from places.
+
+    `scope` is the name (`fnx.named_scope`) around all that the step computes.
+    """
 
     reads: tuple[Value, ...]
     writes: tuple[Value, ...]
     make: Callable[[Callable[[Value], Place]], Step]
     copies: bool = False
+    scope: str = ""
 
 
 def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:

@@ -10,6 +10,7 @@ used again after its last reader. Next on the walk: `pipeline.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ class PlanBuilder:
         self.ends: list[Value | Literal] | None = None
         self.updated: dict[Value, int] = {}
         self._eqn: Eqn | None = None
+        self._scope = ""
 
     # -- called by `make_plan`
 
@@ -91,6 +93,7 @@ class PlanBuilder:
             for var in group.outputs:
                 self._value(var)
             return
+        self._scope = common_scope([self.fused.makers[var] for var in group.outputs])
         lowered = self.outlined.lowered(group, name)
         values = tuple([self._value(var) for var in lowered.values])
         self._add_kernel(lowered.kernel, values)
@@ -101,6 +104,7 @@ class PlanBuilder:
             return  # another value's bytes, already there
         self.outputs = tuple([self._value(var) for var in eqn.outputs])
         self._eqn = eqn
+        self._scope = common_scope([eqn])
         inputs = [self._operand(eqn, n) for n in range(len(eqn.inputs))]
         if eqn.primitive.has("steps"):
             eqn.primitive.steps(self, *inputs, **eqn.params)
@@ -135,6 +139,10 @@ class PlanBuilder:
         self.copy(out, value)
         return out
 
+    def add_draft(self, draft: Draft) -> None:
+        """One more step, of what is being added."""
+        self.drafts.append(replace(draft, scope=self._scope) if self._scope else draft)
+
     def finish(self) -> Plan:
         """The plan, with every value placed."""
         buffers: dict[Value, int] = {}
@@ -150,10 +158,12 @@ class PlanBuilder:
         places |= {value: Place("input", n) for value, n in self.updated.items()}
         places |= {value: Place("output", n) for value, n in buffers.items()}
         arena = place_in_arena(self.drafts, places)
-        steps = tuple([draft.make(places.__getitem__) for draft in self.drafts])
-        steps = tuple([step for step in steps if not _is_idle(step)])
+        made = [(draft.make(places.__getitem__), draft.scope) for draft in self.drafts]
+        rows = [(step, scope) for step, scope in made if not _is_idle(step)]
+        steps = tuple([step for step, _ in rows])
+        scopes = tuple([scope for _, scope in rows])
         types = tuple([value.type for value in buffers])
-        return Plan(self.program.input_types, outputs, types, steps, arena)
+        return Plan(self.program.input_types, outputs, types, steps, arena, scopes)
 
     def _output(
         self, end: Atom | Value, type: ArrayType, buffers: dict[Value, int]
@@ -302,7 +312,7 @@ class PlanBuilder:
             ends = place(out), place(base_of(x)), place(base_of(y))
             return MatmulStep(out.dtype, *ends, product)
 
-        self.drafts.append(Draft((base_of(x), base_of(y)), (out,), make))
+        self.add_draft(Draft((base_of(x), base_of(y)), (out,), make))
 
     def copy(self, out: Value, source: Value) -> None:
         """Copies a value's bytes."""
@@ -310,7 +320,7 @@ class PlanBuilder:
         def make(place: Callable[[Value], Place]) -> Step:
             return CopyStep(place(out), place(base_of(source)), out.nbytes)
 
-        self.drafts.append(Draft((base_of(source),), (out,), make, copies=True))
+        self.add_draft(Draft((base_of(source),), (out,), make, copies=True))
 
     def host(self) -> None:
         """Runs the current equation by its reference rule, in Python."""
@@ -331,7 +341,7 @@ class PlanBuilder:
             )
 
         reads = tuple([v for v in values if isinstance(v, Value)])
-        self.drafts.append(Draft(reads, outputs, make))
+        self.add_draft(Draft(reads, outputs, make))
 
     def filled(self, literal: Literal, shape: tuple[int, ...]) -> Value:
         """A literal as a stored value."""
@@ -367,7 +377,7 @@ class PlanBuilder:
             return BranchStep(inputs[0], plans, tuple(inputs[1:]), ends, place(scratch))
 
         bases = tuple([base_of(value) for value in reads])
-        self.drafts.append(Draft(bases, (*outputs, scratch), make))
+        self.add_draft(Draft(bases, (*outputs, scratch), make))
 
     def loop(
         self,
@@ -411,7 +421,7 @@ class PlanBuilder:
         def make(place: Callable[[Value], Place]) -> Step:
             return KernelStep(kernel, tuple([place(v) for v in bases]))
 
-        self.drafts.append(Draft(reads, writes, make))
+        self.add_draft(Draft(reads, writes, make))
 
 
 def _parts(value: Value) -> View:
@@ -448,6 +458,17 @@ class _Stored:
         steps = zip(index, self.layout.strides, strict=True)
         offset = sum([i * stride for i, stride in steps], self.layout.offset)
         return self.k.load(self.buffer, offset)
+
+
+def common_scope(eqns: Sequence[Eqn]) -> str:
+    """The names that are around all of these equations."""
+    scopes = [() if eqn.source is None else eqn.source.scope for eqn in eqns]
+    shared = scopes[0]
+    for scope in scopes[1:]:
+        pairs = enumerate(zip(shared, scope, strict=False))
+        differ = (n for n, (name, other) in pairs if name != other)
+        shared = shared[: next(differ, min(len(shared), len(scope)))]
+    return "/".join(shared)
 
 
 def _is_idle(step: Step) -> bool:

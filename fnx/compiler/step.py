@@ -149,7 +149,8 @@ class Output:
 class Plan:
     """A program ready for a backend.
 
-    `buffers` are the types of the output buffers that the caller allocates.
+    `buffers` are the types of the output buffers that the caller allocates. `scopes`
+    are the names around what the steps compute, one for each step, for people.
     """
 
     inputs: tuple[ArrayType, ...]
@@ -157,6 +158,7 @@ class Plan:
     buffers: tuple[ArrayType, ...]
     steps: tuple[Step, ...]
     arena: int
+    scopes: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -169,7 +171,9 @@ class Plan:
     def __str__(self) -> str:
         rows = [f"plan: {len(self.steps)} steps, arena {self.arena} bytes"]
         for number, step in enumerate(self.steps):
-            rows.append(f"  {number:3d} {_describe(step)}")
+            scope = self.scopes[number] if self.scopes else ""
+            inside = f"  # {scope}" if scope else ""
+            rows.append(f"  {number:3d} {_describe(step)}{inside}")
             for plan in held_plans(step):
                 rows += [f"      {row}" for row in str(plan).split("\n")]
         return "\n".join(rows)

@@ -10,8 +10,8 @@ kept with the program, and go when it goes. Next on the walk: `fnx.transforms`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fnx.core.program import Program
 
@@ -31,18 +31,51 @@ def clear_programs() -> None:
 def cached(
     function: Callable[Concatenate[Program, P], R],
 ) -> Callable[Concatenate[Program, P], R]:
-    """Decorates a function of a program, whose results are computed once."""
+    """Decorates a transformation, whose results are computed once.
+
+    Programs share one if they are equal and come from the same lines: what is made of
+    a program tells where it came from.
+    """
+
+    def at_lines(
+        program: Program, lines: Any, /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        return function(program, *args, **kwargs)
+
+    shared = functools.lru_cache(maxsize=1024)(at_lines)
+    _shared.append(shared.cache_clear)
+
+    @functools.wraps(function)
+    def lookup(program: Program, *args: P.args, **kwargs: P.kwargs) -> R:
+        if program.personal:
+            return _kept(function, program, args, kwargs)
+        return shared(program, program.lines, *args, **kwargs)  # type: ignore[arg-type]
+
+    return lookup
+
+
+def cached_by_structure(
+    function: Callable[Concatenate[Program, P], R],
+) -> Callable[Concatenate[Program, P], R]:
+    """Decorates a function of a program that equal programs share the results of."""
     shared = functools.lru_cache(maxsize=1024)(function)
     _shared.append(shared.cache_clear)
 
     @functools.wraps(function)
     def lookup(program: Program, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not program.personal:
-            return shared(program, *args, **kwargs)  # type: ignore[arg-type]
-        key = (function, args, tuple(kwargs.items()))
-        if key not in program.derived:
-            program.derived[key] = function(program, *args, **kwargs)
-        result: R = program.derived[key]
-        return result
+        if program.personal:
+            return _kept(function, program, args, kwargs)
+        return shared(program, *args, **kwargs)  # type: ignore[arg-type]
 
     return lookup
+
+
+def _kept(
+    function: Callable[..., R], program: Program, args: Any, kwargs: Mapping[str, Any]
+) -> R:
+    """What a personal program remembers of a function of it."""
+    key = (function, args, tuple(kwargs.items()))
+    if key not in program.derived:
+        program.derived[key] = function(program, *args, **kwargs)
+    result: R = program.derived[key]
+    return result

@@ -79,6 +79,7 @@ class Program:
         "__weakref__",
         "_hash",
         "_key",
+        "_lines",
         "_personal",
         "derived",
         "eqns",
@@ -97,6 +98,7 @@ class Program:
         self.outputs = outputs
         self._key: tuple[Any, ...] | None = None
         self._hash: int | None = None
+        self._lines: tuple[Any, ...] | None = None
         self._personal: bool | None = None
         # What `core.cache` keeps with a personal program.
         self.derived: dict[Any, Any] = {}
@@ -117,6 +119,17 @@ class Program:
         if self._key is None:
             self._key = _structure(self)
         return self._key
+
+    @property
+    def lines(self) -> tuple[Any, ...]:
+        """The source of every equation, and the lines of held programs behind it."""
+        if self._lines is None:
+            rows: list[Any] = []
+            for eqn in self.eqns:
+                rows.append(eqn.source)
+                rows += [inner.lines for inner in sub_programs(eqn)]
+            self._lines = tuple(rows)
+        return self._lines
 
     @property
     def personal(self) -> bool:

@@ -11,9 +11,12 @@ Next on the walk: `simplify.py`, then the transformations.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,10 +34,17 @@ if TYPE_CHECKING:
 
 
 class _State(threading.local):
-    """Per thread: the innermost trace, and the source line to record, if fixed."""
+    """Per thread: the innermost trace, and what its equations remember of their line.
+
+    That is `source` where one is set. But if there is a `floor`, a line of the user's
+    on the stack above that frame goes first: a rule of the user's is being traced for
+    an equation with this source. `scope` are the names around, within this trace.
+    """
 
     builder: Builder | None = None
     source: Source | None = None
+    floor: FrameType | None = None
+    scope: tuple[str, ...] = ()
 
 
 _state = _State()
@@ -145,7 +155,7 @@ class Builder:
         types = primitive.infer(*[atom.type for atom in inputs], **params)
         many = types if primitive.multiple else (types,)
         outputs = tuple([Var(type) for type in many])
-        eqn = Eqn(primitive, inputs, outputs, params, _state.source or user_source())
+        eqn = Eqn(primitive, inputs, outputs, params, current_source())
         self.eqns.append(eqn)
         for var in outputs:
             self.makers[var] = eqn
@@ -237,13 +247,15 @@ def trace(
     known: Sequence[Array | None] | None = None,
     names: Sequence[str] | None = None,
     captured: Sequence[Array] = (),
+    rule: bool = False,
 ) -> Traced:
     """Runs `function` on tracers of the given types and records it as a program.
 
     The program's inputs are the captured arrays followed by the arguments. `known`
     has the values of the arguments where Python may ask for them, `names` what error
     messages call them. The arrays in `captured` are captured first, whether they are
-    used or not; they may be tracers of a trace that has ended.
+    used or not; they may be tracers of a trace that has ended. `rule` says that it is
+    a rule of fnx's own, in which no line is the user's.
     """
     builder = Builder(_state.builder)
     for array in captured:
@@ -253,7 +265,9 @@ def trace(
     tracers = [
         builder.new_input(*row) for row in zip(types, labels, values, strict=True)
     ]
-    with _entered(builder):
+    fixed = _state.source is None or (rule and _state.floor is None)
+    floor = None if fixed else sys._getframe()
+    with _entered(builder, floor):
         outputs = tuple([builder.atom(out) for out in function(*tracers)])
     pairs = tuple(builder.captured.values())
     inputs = tuple([var for var, _ in pairs]) + tuple(builder.inputs)
@@ -315,14 +329,17 @@ def leaked(tracer: Tracer) -> Exception:
 
 
 @contextmanager
-def _entered(builder: Builder | None) -> Iterator[None]:
-    before = _state.builder
+def _entered(builder: Builder | None, floor: FrameType | None = None) -> Iterator[None]:
+    """A context with another trace, in which scopes begin anew."""
+    before = _state.builder, _state.source, _state.floor, _state.scope
     hooks.busy.append(None)
-    _state.builder = builder
+    _state.builder, _state.floor, _state.scope = builder, floor, ()
+    if _state.source is not None:
+        _state.source = _state.source.unscoped()
     try:
         yield
     finally:
-        _state.builder = before
+        _state.builder, _state.source, _state.floor, _state.scope = before
         hooks.busy.pop()
 
 
@@ -331,17 +348,69 @@ def suspended() -> Any:
     return _entered(None)
 
 
+def current_source() -> Source | None:
+    """What an equation that is recorded here remembers of its line."""
+    if _state.source is None:
+        return user_source(_state.scope)
+    if _state.floor is None:
+        return _state.source
+    found = user_source(_state.scope, _state.floor)
+    if found is None:
+        return _state.source
+    return found.turned() if _state.source.backward else found
+
+
 class source_of:
-    """A context in which recorded equations carry the source line of another one."""
+    """A context in which recorded equations carry the source line of another one.
 
-    __slots__ = ("before", "source")
+    They are `turned` where a transposition makes them, and where what they are made
+    for is.
+    """
 
-    def __init__(self, eqn: Eqn) -> None:
+    __slots__ = ("before", "count", "source", "turned")
+
+    def __init__(self, eqn: Eqn, turned: bool = False) -> None:
         self.source = eqn.source
+        self.turned = turned
 
-    def __enter__(self) -> None:
-        self.before = _state.source
-        _state.source = self.source
+    def __enter__(self) -> source_of:
+        self.before = _state.source, _state.floor, _state.scope
+        builder, source = _state.builder, self.source
+        self.count = 0 if builder is None else len(builder.eqns)
+        if source is not None:
+            if _state.scope:
+                source = source.inside(_state.scope)
+            if self.turned or (_state.source is not None and _state.source.backward):
+                source = source.turned()
+            _state.source, _state.floor, _state.scope = source, None, source.scope
+        return self
 
     def __exit__(self, *error: object) -> None:
-        _state.source = self.before
+        _state.source, _state.floor, _state.scope = self.before
+
+    def mark_lanes(self, size: int, lanes: tuple[int, ...]) -> None:
+        """Notes the new leading axis of what was recorded, if it is one equation.
+
+        `lanes` are the axes that it had before.
+        """
+        builder = _state.builder
+        if builder is None or len(builder.eqns) != self.count + 1:
+            return
+        eqn = builder.eqns[-1]
+        if eqn.source is not None:
+            marked = replace(eqn, source=eqn.source.mapped((size, *lanes)))
+            builder.eqns[-1] = marked
+            builder.makers.update(dict.fromkeys(eqn.outputs, marked))
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """A context in which one more name is around the lines that are recorded."""
+    before = _state.source, _state.scope
+    _state.scope = (*_state.scope, name)
+    if _state.source is not None:
+        _state.source = _state.source.unscoped().inside(_state.scope)
+    try:
+        yield
+    finally:
+        _state.source, _state.scope = before

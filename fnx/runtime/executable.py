@@ -15,10 +15,11 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import config
-from fnx.core.cache import cached
+from fnx.core.cache import cached_by_structure
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
+from fnx.core.trace import current_source
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.backend import CallForm, CallPath, NativeProgram
@@ -104,7 +105,7 @@ def _output(
     return wrap(data.reshape(output.type.shape), output.type)
 
 
-@cached
+@cached_by_structure
 def executable_for(program: Program) -> Executable:
     """The executable of a program; equal programs share one."""
     start = time.perf_counter()
@@ -125,7 +126,7 @@ def run_compiled(
     many = types if primitive.multiple else (types,)
     inputs = tuple([Var(x.type) for x in arrays])
     outputs = tuple([Var(type) for type in many])
-    eqn = Eqn(primitive, inputs, outputs, params, None)
+    eqn = Eqn(primitive, inputs, outputs, params, current_source())
     results = executable_for(Program(inputs, (eqn,), outputs)).run(arrays)
     return results if primitive.multiple else results[0]
 

@@ -54,9 +54,11 @@ def map_over(
         primitive = eqn.primitive
         inputs = [values[a] if isinstance(a, Var) else a for a in eqn.inputs]
         marks = [isinstance(a, Var) and flags[a] for a in eqn.inputs]
-        with source_of(eqn):
+        with source_of(eqn) as recording:
             if any(marks) or primitive.sees_axes:
                 results, out = primitive.batch(axis, inputs, marks, **eqn.params)
+                if (all(out) if primitive.multiple else out) and eqn.source is not None:
+                    recording.mark_lanes(axis.size, eqn.source.lanes)
             else:
                 results = bind(primitive, inputs, eqn.params)
                 out = (False,) * len(eqn.outputs) if primitive.multiple else False

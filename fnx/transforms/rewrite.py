@@ -26,7 +26,7 @@ def rewrite(
     before: Program,
 ) -> Program:
     """The program that `run` computes from inputs of the given types."""
-    traced = trace(run, types)
+    traced = trace(run, types, rule=True)
     if traced.captured:
         shown = ", ".join(str(value.type) for value in traced.captured)
         raise errors.InternalError(

@@ -72,7 +72,7 @@ def pull_back(
             continue
         inputs = [_input(values, atom) for atom in eqn.inputs]
         ct = tuple(out) if eqn.primitive.multiple else out[0]
-        with source_of(eqn):
+        with source_of(eqn, turned=True):
             results = eqn.primitive.transpose(ct, *inputs, **eqn.params)
             for atom, result in zip(eqn.inputs, results, strict=True):
                 _accumulate(cotangents, atom, result)
