@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fnx import cache, errors, numpy, tree
 from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
 from fnx.api.jit import clear_caches, disable_jit, jit
+from fnx.api.misses import no_recompile
 from fnx.api.vmap import vmap
 from fnx.config import config
 from fnx.core.array import Array
@@ -148,6 +149,7 @@ __all__ = [
     "named_call",
     "named_scope",
     "nn",
+    "no_recompile",
     "num_threads",
     "numpy",
     "optim",

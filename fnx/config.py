@@ -70,6 +70,16 @@ OPTIONS: Mapping[str, Option] = {
         variable="FNX_CACHE_MEGABYTES",
         values=range(1, 2**20),
     ),
+    "log_compiles": Option(
+        False,
+        "what is traced and compiled is shown on standard error",
+        variable="FNX_LOG_COMPILES",
+    ),
+    "explain_cache_misses": Option(
+        False,
+        "calls of jitted functions that are traced anew say why on standard error",
+        variable="FNX_EXPLAIN_CACHE_MISSES",
+    ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
 
@@ -91,6 +101,8 @@ class Config:
     debug: int
     disk_cache: bool
     cache_megabytes: int
+    log_compiles: bool
+    explain_cache_misses: bool
     check: bool
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

@@ -75,6 +75,10 @@ class StepLimitError(FnxError, RuntimeError):
     """A loop made more steps than it may."""
 
 
+class RecompileError(FnxError, RuntimeError):
+    """Something would be traced or compiled where `fnx.no_recompile()` forbids it."""
+
+
 class MissingRule(FnxError, NotImplementedError):
     """A primitive lacks a rule: a gap in fnx (or in a user's primitive), not in the
     use.

@@ -1,30 +1,27 @@
-"""What a function does, without running it: make_jaxpr, eval_shape, typeof, lowering.
+"""What a function does, without running it: make_jaxpr, eval_shape, typeof.
 
 Receives a function and arguments (or only their shapes, as `ShapeDtypeStruct`); gives
-its traced program, the types of its result, or the compiler's forms of the program.
-Next on the walk: `jit.py`.
+its traced program, or the types of its result. Next on the walk: `misses.py`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
-    as_array,
     call_names,
     check_callable,
     trace_tree,
     type_of,
 )
 from fnx.api.static import Nums, read_options
-from fnx.core.array import Array
-from fnx.core.program import Program
+from fnx.core.axes import bound_axis
 from fnx.core.types import ArrayType
-from fnx.records import record
-from fnx.runtime.executable import executable_for
 from fnx.tree import PyTreeDef
 
 
@@ -124,13 +121,17 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def make_jaxpr(
-    fun: Callable[..., Any], static_argnums: Nums = (), return_shape: bool = False
+    fun: Callable[..., Any],
+    static_argnums: Nums = (),
+    axis_env: Sequence[tuple[Hashable, int]] | None = None,
+    return_shape: bool = False,
 ) -> Callable[..., Any]:
     """A function that gives the traced program of `fun` for its arguments.
 
     The program's inputs are the arrays that `fun` captures, then the leaves of the
-    arguments, which may be `ShapeDtypeStruct`. With `return_shape` the result is the
-    program and the shapes of the result, as `eval_shape` gives them.
+    arguments, which may be `ShapeDtypeStruct`. `axis_env` binds names of axes, for
+    collectives, to sizes. With `return_shape` the result is the program and the shapes
+    of the result, as `eval_shape` gives them. In a notebook the program is drawn.
 
     >>> import fnx
     >>> fnx.make_jaxpr(lambda x, y: x * y)(2.0, 3.0)
@@ -140,6 +141,7 @@ def make_jaxpr(
     """
     check_callable("make_jaxpr", fun)
     options = read_options("make_jaxpr", fun, static_argnums)
+    axes = _axes(axis_env)
 
     def program_of(*args: Any, **kwargs: Any) -> Any:
         call = options.divide(args, kwargs)
@@ -151,103 +153,31 @@ def make_jaxpr(
             return fun(*full, **named)
 
         types = argument_types("make_jaxpr", leaves, names)
-        traced = trace_tree(run, types, asker="make_jaxpr", names=names)
+        with ExitStack() as bound:
+            for name, size in axes:
+                bound.enter_context(bound_axis(name, size))
+            traced = trace_tree(run, types, asker="make_jaxpr", names=names)
         shapes = structs(traced.out_tree, traced.out_types)
         return (traced.program, shapes) if return_shape else traced.program
 
     return errors.api_boundary(functools.wraps(fun)(program_of))
 
 
-# ---------------------------------------------------------------- stages of jit
-
-
-@record
-class Staged:
-    """A jitted function traced for one signature: what `jit(f).trace(...)` gives.
-
-    The program's inputs are the `captured` arrays, then the leaves of the arguments.
-    """
-
-    name: str
-    program: Program
-    captured: tuple[Array, ...]
-    in_tree: PyTreeDef
-    out_tree: PyTreeDef
-
-    @property
-    def jaxpr(self) -> Program:
-        """The program, under JAX's name."""
-        return self.program
-
-    @property
-    def out_info(self) -> Any:
-        """The shapes and dtypes of the result."""
-        return structs(self.out_tree, self.program.output_types)
-
-    def lower(self) -> Lowered:
-        """The program for the compiler."""
-        return Lowered(self)
-
-
-@record
-class Lowered:
-    """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
-
-    staged: Staged
-
-    @property
-    def out_info(self) -> Any:
-        """The shapes and dtypes of the result."""
-        return self.staged.out_info
-
-    def as_text(self, stage: str = "program") -> str:
-        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
-
-        Raises `OptionError` for a stage that there is not.
-        """
-        if stage == "program":
-            return str(self.staged.program)
-        return executable_for(self.staged.program).as_text(stage)
-
-    def compile(self) -> Compiled:
-        """The compiled function, for arguments of exactly these types."""
-        return Compiled(self.staged)
-
-
-@record
-class Compiled:
-    """A function compiled for one signature; called with its dynamic arguments."""
-
-    staged: Staged
-
-    @errors.api_boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The result; raises for arguments of another structure or type."""
-        staged = self.staged
-        leaves, found = tree.flatten((args, kwargs))
-        if found != staged.in_tree:
-            lines = tree.difference(
-                staged.in_tree, found, first="the compiled function", second="the call"
+def _axes(axis_env: Any) -> list[tuple[Hashable, int]]:
+    try:
+        pairs = [(name, operator.index(size)) for name, size in axis_env or ()]
+    except (TypeError, ValueError):
+        raise errors.ArgumentError(
+            errors.explain(
+                "make_jaxpr: axis_env takes pairs of an axis name and a size",
+                f"got {axis_env!r}",
             )
-            raise errors.TreeError(f"{staged.name}: other arguments:\n  {lines}")
-        arrays = [as_array(x, staged.name, "an argument") for x in leaves]
-        wanted = staged.program.input_types[len(staged.captured) :]
-        for x, type in zip(arrays, wanted, strict=True):
-            if (x.shape, x.dtype) != (type.shape, type.dtype):
-                raise errors.ArgumentError(
-                    f"{staged.name} was compiled for {type}, and was called with "
-                    f"{x.type}."
-                )
-        inputs: Any = [*staged.captured, *arrays]
-        results = executable_for(staged.program).run(inputs)
-        return staged.out_tree.unflatten(results)
+        ) from None
+    return pairs
 
 
 __all__ = [
-    "Compiled",
-    "Lowered",
     "ShapeDtypeStruct",
-    "Staged",
     "argument_types",
     "eval_shape",
     "make_jaxpr",

@@ -9,14 +9,14 @@ never written into it. Next on the walk: `custom.py`.
 from __future__ import annotations
 
 import functools
+import sys
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from fnx import errors, tree
 from fnx.api import native, promote
@@ -27,8 +27,10 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
-from fnx.api.inspect import Lowered, Staged, argument_types
+from fnx.api.inspect import argument_types
+from fnx.api.misses import Signature, check_may_trace, explanation, signature
 from fnx.api.native import TURNS, Calls, Paths, new_path
+from fnx.api.stages import Entry, Lowered, Staged
 from fnx.api.static import (
     Divided,
     Names,
@@ -43,14 +45,11 @@ from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
 from fnx.core.cache import clear_programs
-from fnx.core.program import Program
 from fnx.core.trace import Tracer, tracing
-from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
-from fnx.records import record
+from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import Functions
-from fnx.runtime.executable import Executable, executable_for
 from fnx.tree import PyTreeDef
 
 # A function called with ever new shapes must not fill the memory.
@@ -66,25 +65,6 @@ class CacheInfo(NamedTuple):
     misses: int
     maxsize: int
     currsize: int
-
-
-@record
-class Entry:
-    """What one signature came to: the program and what it captured.
-
-    `donated` marks the inputs that are deleted after the call.
-    """
-
-    program: Program
-    captured: tuple[Array, ...]
-    out_tree: PyTreeDef
-    donated: tuple[bool, ...]
-    calls: Calls
-
-    @property
-    def executable(self) -> Executable:
-        """The program, compiled; equal programs share it."""
-        return executable_for(self.program)
 
 
 # Every jitted function, for `clear_caches`.
@@ -107,6 +87,7 @@ class Jitted:
         self._entries: dict[Any, Entry] = {}
         _every.add(self)
         self._hits = self._misses = 0
+        self._missed: Signature | None = None
         self._native = Paths()
         self._paths: tuple[Any, ...] = ()
 
@@ -181,8 +162,13 @@ class Jitted:
     def _first_call(
         self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
     ) -> Any:
-        entry = self._trace(divided, [leaf.type for leaf in leaves], treedef)
+        types = [leaf.type for leaf in leaves]
+        self._missed = signature(self._function, divided, treedef, types)
+        check_may_trace(self._asker, self._missed, self._earlier())
+        entry = self._trace(divided, self._missed)
         self._misses += 1
+        if config.explain_cache_misses:
+            print(self.explain_miss(), file=sys.stderr)
         # What captured tracers of an outer trace is good for this call only.
         if not any(isinstance(value, Tracer) for value in entry.captured):
             while len(self._entries) >= CACHE_SIZE:
@@ -190,62 +176,46 @@ class Jitted:
             self._entries[key] = entry
         return self._apply(entry, leaves)
 
-    def _trace(
-        self, divided: Divided, leaf_types: Sequence[ArrayType], treedef: PyTreeDef
-    ) -> Entry:
+    def _trace(self, divided: Divided, found: Signature) -> Entry:
         """Traces the function for one signature."""
-        names = call_names(self._function, *divided.shown())
 
         def run(leaves: Sequence[Any]) -> Any:
-            args, kwargs = divided.joined(*treedef.unflatten(leaves))
+            args, kwargs = divided.joined(*found.in_tree.unflatten(leaves))
             return self._function(*args, **kwargs)
 
-        traced = trace_tree(run, leaf_types, asker=self._asker, names=names)
+        start = time.perf_counter()
+        traced = trace_tree(run, found.types, asker=self._asker, names=found.names)
+        if config.debug >= 1 or config.log_compiles:
+            rows = zip(found.names, found.types, strict=True)
+            shown = ", ".join([f"{name}: {type}" for name, type in rows])
+            seconds = time.perf_counter() - start
+            what = f"traced {name_of(self._function)}({shown})"
+            print(f"{what} in {seconds:.4f} s", file=sys.stderr)
         kept = (False,) * len(traced.captured)
         donated = kept + self._options.donated(divided)
-        return Entry(traced.program, traced.captured, traced.out_tree, donated, Calls())
+        return Entry(
+            self._asker,
+            traced.program,
+            traced.captured,
+            found,
+            traced.out_tree,
+            donated,
+            Calls(),
+        )
 
     def _apply(self, entry: Entry, leaves: Sequence[Array]) -> Any:
         """Runs the program, or records a `call` of it into the current trace."""
         if True in entry.donated:
-            self._check_donated(entry, leaves)
-        if tracing():
-            results = call(
-                *entry.captured,
-                *leaves,
-                program=entry.program,
-                name=name_of(self._function),
-            )
-        else:
-            arrays: Any = [*entry.captured, *leaves]
-            results = entry.executable.run(arrays)
-            self._delete_donated(entry, arrays, results)
+            entry.check_donated(leaves)
+        if not tracing():
+            return entry.run(leaves)
+        results = call(
+            *entry.captured,
+            *leaves,
+            program=entry.program,
+            name=name_of(self._function),
+        )
         return entry.out_tree.unflatten(results)
-
-    def _check_donated(self, entry: Entry, leaves: Sequence[Array]) -> None:
-        """Raises where the memory of an array would be given away and kept."""
-        arrays = [*entry.captured, *leaves]
-        rows = list(zip(arrays, entry.donated, strict=True))
-        for x in [x for x, donated in rows if donated]:
-            if sum(x is other for other in arrays) > 1:
-                raise errors.ArgumentError(
-                    errors.explain(
-                        f"{self._asker}: an array of type {x.type} is donated",
-                        "the same array is another argument of the call, or captured",
-                        "pass a copy, or do not donate it",
-                    )
-                )
-
-    def _delete_donated(
-        self, entry: Entry, arrays: Sequence[Any], results: Sequence[Any]
-    ) -> None:
-        """Frees the memory of donated arrays, but where an output is a view of it."""
-        if True not in entry.donated:
-            return
-        held = [np.asarray(result) for result in results]
-        for x, donated in zip(arrays, entry.donated, strict=True):
-            if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
-                x.delete()
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The program of a call and its compiled forms, without running it.
@@ -266,11 +236,9 @@ class Jitted:
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
         names = call_names(self._function, *divided.shown())
-        leaf_types = argument_types(self._asker, leaves, names)
-        entry = self._trace(divided, leaf_types, treedef)
-        return Staged(
-            self._asker, entry.program, entry.captured, treedef, entry.out_tree
-        )
+        types = argument_types(self._asker, leaves, names)
+        found = signature(self._function, divided, treedef, types)
+        return Staged(self._trace(divided, found))
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result, as `fnx.eval_shape`."""
@@ -281,9 +249,32 @@ class Jitted:
         hits = self._hits + self._native.hits
         return CacheInfo(hits, self._misses, CACHE_SIZE, len(self._entries))
 
+    def explain_miss(self) -> str:
+        """Why the last call that was traced anew was none of the known signatures.
+
+        A line for each thing in which it differs from the closest earlier call: types
+        by the names of the arguments, static values, the structure of trees, settings.
+
+        >>> import fnx, numpy as np
+        >>> f = fnx.jit(lambda x, y: x * y)
+        >>> z = f(np.ones(3), 2.0), f(np.ones(4), 2.0)
+        >>> print(f.explain_miss())
+        jit of <lambda>: the call differs from the one earlier call:
+          x: f64[3] before, f64[4] now (shape)
+        """
+        if self._missed is None:
+            return f"{self._asker}: no call has been traced."
+        return explanation(self._asker, self._missed, self._earlier())
+
+    def _earlier(self) -> list[Signature]:
+        """The known signatures but that of the last call that was traced."""
+        known = [entry.signature for entry in list(self._entries.values())]
+        return [known for known in known if known is not self._missed]
+
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         self._entries.clear()
+        self._missed = None
         self._hits = self._misses = 0
         self._native.clear()
         self._paths = ()
@@ -323,9 +314,9 @@ def jit(
     deleted after the call (`x.is_deleted()`), and using one raises. Without a function,
     gives a decorator.
 
-    The result has `lower`, `trace`, `eval_shape`, `cache_info`, `clear_cache`. Raises
-    `OptionError` for options that do not fit the function, `ArgumentError` for
-    arguments that are neither arrays nor static.
+    The result has `lower`, `trace`, `eval_shape`, `cache_info`, `explain_miss`,
+    `clear_cache`. Raises `OptionError` for options that do not fit the function,
+    `ArgumentError` for arguments that are neither arrays nor static.
 
     >>> import fnx
     >>> @fnx.jit
@@ -356,6 +347,7 @@ def clear_caches() -> None:
     for jitted in list(_every):
         jitted.clear_cache()
     promote.forget()
+    eager.forget_types()
     clear_programs()
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fnx import errors
+from fnx import dtypes, errors
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
@@ -548,6 +548,15 @@ def _own_cost(eqn: Eqn) -> int:
     if eqn.primitive.is_cheap(**eqn.params):
         return _SIMPLE
     return _DIVISION if eqn.primitive.division else _FUNCTION
+
+
+def function_values(eqn: Eqn) -> int:
+    """How many values of a function, such as `exp`, an equation computes."""
+    primitive, type = eqn.primitive, eqn.outputs[0].type
+    elementwise = primitive.lanewise and primitive.reads == "once"
+    if not elementwise or not primitive.has("element") or _own_cost(eqn) != _FUNCTION:
+        return 0
+    return type.size if dtypes.is_float(type.dtype) else 0
 
 
 def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.compiler.fuse import Fused, Group
+from fnx.compiler.fuse import Fused, Group, function_values
 from fnx.compiler.loop import Asked, Loop, add_loop, scratch_of
 from fnx.compiler.lower import constant, lower_step
 from fnx.compiler.outline import Outlined
@@ -163,7 +163,9 @@ class PlanBuilder:
         steps = tuple([step for step, _ in rows])
         scopes = tuple([scope for _, scope in rows])
         types = tuple([value.type for value in buffers])
-        return Plan(self.program.input_types, outputs, types, steps, arena, scopes)
+        functions = sum(map(function_values, self.program.eqns))
+        inputs_of = self.program.input_types
+        return Plan(inputs_of, outputs, types, steps, arena, scopes, functions)
 
     def _output(
         self, end: Atom | Value, type: ArrayType, buffers: dict[Value, int]

@@ -150,7 +150,8 @@ class Plan:
     """A program ready for a backend.
 
     `buffers` are the types of the output buffers that the caller allocates. `scopes`
-    are the names around what the steps compute, one for each step, for people.
+    are the names around what the steps compute, one for each step, for people, and
+    `functions` is how many values of functions (`exp`, `sin`) the program computes.
     """
 
     inputs: tuple[ArrayType, ...]
@@ -159,6 +160,7 @@ class Plan:
     steps: tuple[Step, ...]
     arena: int
     scopes: tuple[str, ...] = ()
+    functions: int = 0
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

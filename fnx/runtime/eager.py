@@ -115,6 +115,11 @@ def _inferred(
     return found
 
 
+def forget_types() -> None:
+    """Forgets every inferred type."""
+    _types.clear()
+
+
 def constant(literal: Literal) -> ConcreteArray:
     """A literal as a concrete array of rank 0."""
     return making.wrap(np.asarray(literal.value), literal.type)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +26,13 @@ from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.backend import CallForm, CallPath, NativeProgram
 
 if TYPE_CHECKING:
-    from fnx.runtime.plan import Output, Plan
+    from fnx.runtime.plan import Cost, Output, Plan
 
 STAGES = ("program", "plan", "kernel", "llvm", "asm")
+
+
+# Whether compiling is an error here; `fnx.no_recompile` sets it.
+compiling_forbidden: ContextVar[bool] = ContextVar("fnx_no_recompile", default=False)
 
 
 class Executable:
@@ -66,8 +71,25 @@ class Executable:
         """A call path in machine code, if there can be one for this form of call."""
         return None if self.native is None else self.native.call_path(form)
 
-    def as_text(self, stage: str) -> str:
-        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm"."""
+    def plan_of(self, program: Program) -> Plan:
+        """The plan with the scopes of an equal program, which may be of other lines."""
+        if program.lines == self.program.lines:
+            return self.plan
+        plan: Plan = _compiling().plan_program(program)
+        return plan
+
+    def cost(self) -> Cost:
+        """What a run of the plan costs."""
+        # lazy: the compiler takes longer to import than the rest
+        from fnx.runtime.plan import plan_cost  # lazy: see above
+
+        return plan_cost(self.plan)
+
+    def as_text(self, stage: str, program: Program | None = None) -> str:
+        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
+
+        `program` is an equal one whose lines are to be shown.
+        """
         if stage not in STAGES:
             raise errors.OptionError(
                 f"as_text(stage={stage!r}): the stages are {', '.join(STAGES)}"
@@ -79,7 +101,8 @@ class Executable:
                 f"as_text(stage={stage!r}): this program runs by its reference rules, "
                 "without a compiler; only the stage 'program' exists"
             )
-        text: str = _compiling().stage_text(self.plan, stage)
+        plan = self.plan if program is None else self.plan_of(program)
+        text: str = _compiling().stage_text(plan, stage)
         return text
 
 
@@ -108,11 +131,20 @@ def _output(
 @cached_by_structure
 def executable_for(program: Program) -> Executable:
     """The executable of a program; equal programs share one."""
+    if compiling_forbidden.get():
+        shown = ", ".join(map(str, program.input_types)) or "nothing"
+        raise errors.RecompileError(
+            errors.explain(
+                f"inside of fnx.no_recompile() a program of {shown} would be compiled",
+                "it has not run by itself before",
+                "run it once before",
+            )
+        )
     start = time.perf_counter()
     native, plan = _compiling().compiled(program)
     executable = Executable(program, native, plan)
     executable.compile_seconds = time.perf_counter() - start
-    if config.debug >= 1:
+    if config.debug >= 1 or config.log_compiles:
         what = "found on disk" if plan is None else f"compiled {len(plan.steps)} steps"
         print(f"{what} in {executable.compile_seconds:.4f} s", file=sys.stderr)
     return executable

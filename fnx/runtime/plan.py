@@ -4,6 +4,7 @@ Passed on from here, so that a backend needs nothing else of the compiler.
 Next on the walk: `fnx.cpu`.
 """
 
+from fnx.compiler.cost import Cost, plan_cost
 from fnx.compiler.places import Place
 from fnx.compiler.step import (
     BranchStep,
@@ -28,6 +29,7 @@ __all__ = [
     "BranchStep",
     "Carry",
     "CopyStep",
+    "Cost",
     "HostStep",
     "KernelStep",
     "Literal",
@@ -43,4 +45,5 @@ __all__ = [
     "Test",
     "all_steps",
     "held_plans",
+    "plan_cost",
 ]

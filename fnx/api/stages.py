@@ -1,0 +1,297 @@
+"""The stages of a jitted function: traced, lowered, compiled.
+
+Receives an `Entry`, what one signature of a jitted function came to; `Staged` shows its
+program, `Lowered` the compiler's forms of it and what it costs, `Compiled` is called
+with arguments of exactly that signature. Next on the walk: `jit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fnx import errors, tree
+from fnx.api.arguments import as_array
+from fnx.api.inspect import structs
+from fnx.api.misses import Signature
+from fnx.api.native import Calls
+from fnx.core.array import Array
+from fnx.core.printer import print_program
+from fnx.core.program import Program
+from fnx.core.trace import Tracer
+from fnx.core.types import ArrayType
+from fnx.records import record
+from fnx.runtime.executable import Executable, executable_for
+from fnx.tree import PyTreeDef
+
+
+@record
+class Entry:
+    """What one signature came to: the program and what it captured.
+
+    The program's inputs are the `captured` arrays, then the leaves of the arguments.
+    `donated` marks the inputs that are deleted after the call.
+    """
+
+    asker: str
+    program: Program
+    captured: tuple[Array, ...]
+    signature: Signature
+    out_tree: PyTreeDef
+    donated: tuple[bool, ...]
+    calls: Calls
+
+    @property
+    def executable(self) -> Executable:
+        """The program, compiled; equal programs share it."""
+        return executable_for(self.program)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result for concrete leaves of the arguments."""
+        arrays: Any = [*self.captured, *leaves]
+        try:
+            executable = self.executable
+        except errors.RecompileError as error:
+            raise errors.RecompileError(f"{self.asker}: {error}") from None
+        results = executable.run(arrays)
+        if True in self.donated:
+            self._delete_donated(arrays, results)
+        return self.out_tree.unflatten(results)
+
+    def check_donated(self, leaves: Sequence[Any]) -> None:
+        """Raises where the memory of an array would be given away and kept."""
+        arrays = [*self.captured, *leaves]
+        rows = list(zip(arrays, self.donated, strict=True))
+        for x in [x for x, donated in rows if donated]:
+            if sum(x is other for other in arrays) > 1:
+                raise errors.ArgumentError(
+                    errors.explain(
+                        f"{self.asker}: an array of type {x.type} is donated",
+                        "the same array is another argument of the call, or captured",
+                        "pass a copy, or do not donate it",
+                    )
+                )
+
+    def _delete_donated(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
+        """Frees the memory of donated arrays, but where an output is a view of it."""
+        held = [np.asarray(result) for result in results]
+        for x, donated in zip(arrays, self.donated, strict=True):
+            if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
+                x.delete()
+
+
+class MemoryAnalysis(NamedTuple):
+    """The memory of one call, in bytes.
+
+    Outputs that are an argument's memory are counted as `alias`. `temp` is the arena in
+    which all intermediate values are, and `peak` is everything that is there at once.
+    """
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    alias_size_in_bytes: int
+    temp_size_in_bytes: int
+    peak_memory_in_bytes: int
+
+
+@record
+class Stage:
+    """What the stages share.
+
+    `args_info` and `out_info` are trees of `ShapeDtypeStruct`, the first a pair of the
+    positional and the named arguments without those that are static.
+    """
+
+    entry: Entry
+
+    @property
+    def jaxpr(self) -> Program:
+        """The program: over the captured arrays, then the leaves of the arguments."""
+        return self.entry.program
+
+    @property
+    def captured(self) -> tuple[Array, ...]:
+        """The arrays that the function captured, the program's first inputs."""
+        return self.entry.captured
+
+    @property
+    def fun_name(self) -> str:
+        """The name of the function."""
+        return self.entry.asker.removeprefix("jit of ")
+
+    @property
+    def in_tree(self) -> PyTreeDef:
+        """The structure of the arguments."""
+        return self.entry.signature.in_tree
+
+    @property
+    def out_tree(self) -> PyTreeDef:
+        """The structure of the result."""
+        return self.entry.out_tree
+
+    @property
+    def args_info(self) -> Any:
+        """The shapes and dtypes of the arguments."""
+        return structs(self.entry.signature.in_tree, self.entry.signature.types)
+
+    @property
+    def out_info(self) -> Any:
+        """The shapes and dtypes of the result."""
+        return structs(self.entry.out_tree, self.entry.program.output_types)
+
+    def _text(self, stage: str, debug_info: bool) -> str:
+        """The program at a stage."""
+        program = self.entry.program
+        if stage == "program":
+            return print_program(program, sources=debug_info)
+        if debug_info:
+            raise errors.OptionError(
+                f"as_text(stage={stage!r}): only the stage 'program' has debug_info"
+            )
+        return executable_for(program).as_text(stage, program)
+
+    def _cost(self) -> dict[str, float]:
+        """What a call costs, under JAX's names and two more."""
+        cost = executable_for(self.entry.program).cost()
+        return {
+            "flops": float(cost.operations),
+            "transcendentals": float(cost.functions),
+            "bytes accessed": float(cost.nbytes),
+            "unknown loops": float(cost.unknown_loops),
+            "host calls": float(cost.host_calls),
+        }
+
+
+@record
+class Staged(Stage):
+    """A jitted function traced for one signature: what `jit(f).trace(...)` gives."""
+
+    def lower(self) -> Lowered:
+        """The program for the compiler."""
+        return Lowered(self.entry)
+
+
+@record
+class Lowered(Stage):
+    """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
+
+    def as_text(self, stage: str = "program", *, debug_info: bool = False) -> str:
+        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
+
+        `debug_info` shows the user's line beside each equation of the program. Raises
+        `OptionError` for a stage that there is not, or that has no lines.
+
+        >>> import fnx
+        >>> print(fnx.jit(lambda x: x + 1.0).lower(2.0).as_text())
+        { lambda a:f32[]*. let
+            b:f32[]* = add a 1.0:f32[]*
+          in (b,) }
+        """
+        return self._text(stage, debug_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What a call costs: operations, values of functions, and bytes.
+
+        "flops" are the floating-point operations of the compiled kernels, and with them
+        those that compute functions: one value of `exp` is some twenty. There are
+        "transcendentals" such values. "bytes accessed" is what kernels and products
+        read and write. A loop counts with its rounds, if they are known; the loops that
+        are not ("unknown loops") count with one. Of "host calls", operations without
+        native code, only the bytes are counted.
+
+        >>> import fnx
+        >>> x = fnx.ShapeDtypeStruct((100, 100), "float32")
+        >>> fnx.jit(lambda x: x @ x).lower(x).cost_analysis()["flops"]
+        2000000.0
+        """
+        return self._cost()
+
+    def compile(self) -> Compiled:
+        """The compiled function, for arguments of exactly these types."""
+        executable_for(self.entry.program)  # now, not with the first call
+        return Compiled(self.entry)
+
+
+@record
+class Compiled(Stage):
+    """A function compiled for one signature; called with its dynamic arguments."""
+
+    def as_text(self, stage: str = "plan", *, debug_info: bool = False) -> str:
+        """What was compiled, at a stage; as `Lowered.as_text`."""
+        return self._text(stage, debug_info)
+
+    def cost_analysis(self) -> dict[str, float]:
+        """What a call costs; as `Lowered.cost_analysis`."""
+        return self._cost()
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        """The bytes of arguments, results and intermediate values of one call.
+
+        >>> import fnx
+        >>> x = fnx.ShapeDtypeStruct((100, 100), "float32")
+        >>> compiled = fnx.jit(lambda x: (x @ x) @ x).lower(x).compile()
+        >>> compiled.memory_analysis().temp_size_in_bytes
+        40000
+        """
+        program = self.entry.program
+        plan = self.entry.executable.plan
+        arguments = _nbytes(program.input_types)
+        results = _nbytes(program.output_types)
+        shared = [output.type for output in plan.outputs if output.role == "input"]
+        aliases = _nbytes(shared)
+        peak = arguments + results - aliases + plan.arena
+        return MemoryAnalysis(arguments, results, aliases, plan.arena, peak)
+
+    @errors.api_boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result; raises for arguments of another structure or type."""
+        entry = self.entry
+        leaves, found = tree.flatten((args, kwargs))
+        if found != entry.signature.in_tree:
+            lines = tree.difference(
+                entry.signature.in_tree,
+                found,
+                first="the compiled function",
+                second="the call",
+            )
+            shown = lines.replace("\n", "\n  ")
+            raise errors.TreeError(f"{entry.asker}: other arguments:\n  {shown}")
+        rows = zip(leaves, entry.signature.names, strict=True)
+        arrays = [as_array(leaf, entry.asker, name) for leaf, name in rows]
+        if any(isinstance(x, Tracer) for x in arrays):
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{entry.asker}: the compiled function was called while tracing",
+                    "it is machine code, which no transformation can look into",
+                    "call the jitted function itself there",
+                )
+            )
+        self._check_types(arrays)
+        if True in entry.donated:
+            entry.check_donated(arrays)
+        return entry.run(arrays)
+
+    def _check_types(self, arrays: Sequence[Array]) -> None:
+        """Raises where a type differs in more than weakness."""
+        entry = self.entry
+        rows = zip(entry.signature.names, entry.signature.types, arrays, strict=True)
+        lines = [
+            f"{name}: compiled for {type}, called with {x.type}"
+            for name, type, x in rows
+            if (x.shape, x.dtype) != (type.shape, type.dtype)
+        ]
+        if lines:
+            raise errors.ArgumentError(
+                "\n  ".join([f"{entry.asker}: other argument types:", *lines])
+                + "\n  Fix: convert the arguments, or call the jitted function itself, "
+                "which compiles for each type."
+            )
+
+
+def _nbytes(types: Sequence[ArrayType]) -> int:
+    return sum([type.size * type.dtype.itemsize for type in types])
+
+
+__all__ = ["Compiled", "Entry", "Lowered", "MemoryAnalysis", "Staged"]

@@ -1,0 +1,161 @@
+"""What a plan costs to run: operations, bytes, and what of it nobody knows.
+
+Counted are the statements of the kernels, round by round, so that a value that two
+kernels compute counts twice and a fused one is not loaded: what the machine does, not
+what the program says. Receives a `Plan`, gives `Cost`. Next on the walk: `pipeline.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fnx import dtypes
+from fnx.compiler.step import (
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    MatmulStep,
+    Plan,
+    Step,
+)
+from fnx.core.types import ArrayType
+from fnx.kernel.expr import Buffer, Expr, Fold, Load, Op, Scan
+from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.records import record
+
+# Operations on floats that the machine does not compute, or not with its float units.
+_FREE = frozenset({"select", "bitcast", "convert", "neg", "abs", "copysign", "not"})
+_OPERATIONS = {"fma": 2}
+
+
+@record
+class Cost:
+    """What a plan does, each number as if it ran once.
+
+    `operations` are those on floats, with which functions are computed too; `functions`
+    is how many values of functions (`exp`, `sin`) they make. `nbytes` is what kernels
+    and products read and write, in memory or caches. Loops whose number of rounds only
+    the run tells are counted with one round; there are so many `unknown_loops`.
+    `host_calls` are operations without native code, whose operations are not counted.
+    Of a branch, the costliest of each number counts.
+    """
+
+    operations: float = 0
+    functions: float = 0
+    nbytes: float = 0
+    unknown_loops: int = 0
+    host_calls: float = 0
+
+    def times(self, rounds: float) -> Cost:
+        """The cost of so many rounds; a loop in it is still one loop."""
+        return Cost(
+            self.operations * rounds,
+            self.functions * rounds,
+            self.nbytes * rounds,
+            self.unknown_loops,
+            self.host_calls * rounds,
+        )
+
+
+def plan_cost(plan: Plan) -> Cost:
+    """The cost of running a plan once."""
+    return _total([Cost(functions=plan.functions), *map(_step_cost, plan.steps)])
+
+
+def _total(costs: Iterable[Cost]) -> Cost:
+    rows = [cost._values() for cost in costs]  # type: ignore[attr-defined]
+    return Cost(*map(sum, zip(*rows, strict=True)))
+
+
+def _step_cost(step: Step) -> Cost:
+    match step:
+        case KernelStep(kernel):
+            return kernel_cost(kernel)
+        case MatmulStep(dtype, product=product):
+            m, n, k = product.m, product.n, product.k
+            elements = product.stack * (m * k + k * n + m * n)
+            each = 8 if dtype.kind == "c" else 2  # a product and a sum
+            return Cost(each * product.work, nbytes=elements * dtype.itemsize)
+        case CopyStep(nbytes=nbytes):
+            return Cost(nbytes=2 * nbytes)
+        case HostStep(input_types=inputs, output_types=outputs):
+            return Cost(nbytes=type_bytes([*inputs, *outputs]), host_calls=1)
+        case BranchStep(branches=plans):
+            rows = [plan_cost(plan)._values() for plan in plans]  # type: ignore[attr-defined]
+            return Cost(*map(max, zip(*rows, strict=True)))
+        case LoopStep():
+            return _loop_cost(step)
+
+
+def _loop_cost(loop: LoopStep) -> Cost:
+    body = plan_cost(loop.body)
+    if loop.test is not None:
+        body = _total([body, plan_cost(loop.test.plan)])
+    known = loop.test is None and loop.count is None
+    rounds = loop.length if known and loop.length is not None else 1
+    return _total([body.times(rounds), Cost(unknown_loops=int(not known))])
+
+
+def type_bytes(types: Iterable[ArrayType]) -> int:
+    """The bytes of arrays of these types."""
+    return sum(type.size * type.dtype.itemsize for type in types)
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def kernel_cost(kernel: Kernel) -> Cost:
+    """The cost of one run of a kernel.
+
+    A buffer's bytes are those of the accesses, but of each element once: what is read
+    again comes from a cache.
+    """
+    touched: dict[Buffer, float] = {}
+    operations = _operations(kernel.body, 1, touched)
+    nbytes = 0.0
+    for buffer in kernel.buffers:
+        elements = min(touched.get(buffer, 0), buffer.size)
+        ways = 2 if buffer.role == "inout" else 1
+        nbytes += ways * elements * buffer.dtype.itemsize
+    return Cost(operations, nbytes=nbytes)
+
+
+def _operations(
+    body: tuple[Stmt, ...], rounds: int, touched: dict[Buffer, float]
+) -> float:
+    """The operations of statements that run so often; notes what they access."""
+    total = 0.0
+    for stmt in body:
+        match stmt:
+            case Eval(Load() as load):
+                touched[load.buffer] = touched.get(load.buffer, 0) + rounds
+            case Eval(Op() as op) if op.name not in _FREE and _is_float(op):
+                total += rounds * _OPERATIONS.get(op.name, 1)
+            case Store(buffer, value=value, combine=combine):
+                touched[buffer] = touched.get(buffer, 0) + rounds
+                total += rounds if combine is not None and _is_float(value) else 0
+            case Loop():
+                inner = rounds * stmt.extent
+                total += _operations(stmt.body, inner, touched)
+                total += inner * sum(map(_combined, _own(stmt)))
+    return total
+
+
+def _own(loop: Loop) -> list[Fold | Scan]:
+    """What is combined in the rounds of a loop, and not in those of one inside."""
+    inside = {each for s in loop.body if isinstance(s, Loop) for each in s.carried}
+    return [each for each in loop.carried if each not in inside]
+
+
+def _combined(carried: Fold | Scan) -> int:
+    """The operations of one round of a fold."""
+    if carried.combine.startswith("arg"):
+        return int(_is_float(carried.bodies[0]))
+    return sum(map(_is_float, carried.bodies))
+
+
+def _is_float(expr: Expr) -> bool:
+    kinds = (expr.dtype, *(child.dtype for child in expr.children))
+    return any(map(dtypes.is_float, kinds))
