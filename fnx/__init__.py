@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         process_index,
     )
     from fnx.api.grad import grad, value_and_grad
+    from fnx.api.inspection import inspect
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
@@ -91,6 +92,7 @@ _LAZY_NAMES = {
         device_get device_put devices local_device_count local_devices process_count
         process_index""",
     "fnx.api.grad": "grad value_and_grad",
+    "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
@@ -134,6 +136,7 @@ __all__ = [
     "hessian",
     "hvp",
     "implicit",
+    "inspect",
     "jacfwd",
     "jacobian",
     "jacrev",

@@ -158,6 +158,12 @@ class Program:
 
         return print_program(self)
 
+    def _repr_html_(self) -> str:
+        # lazy: only notebooks draw
+        from fnx.core.drawing import draw_program  # lazy: see above
+
+        return draw_program(self)
+
 
 def _structure(program: Program) -> tuple[Any, ...]:
     numbers: dict[Var, int] = {var: i for i, var in enumerate(program.inputs)}
