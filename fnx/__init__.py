@@ -61,6 +61,13 @@ if TYPE_CHECKING:
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
     from fnx.api.scopes import named_call, named_scope
+    from fnx.api.switches import (
+        debug_infs,
+        debug_nans,
+        explain_cache_misses,
+        log_compiles,
+    )
+    from fnx.testing.compare import check
 
 __version__ = "0.1.0"
 
@@ -97,6 +104,8 @@ _LAZY_NAMES = {
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
+    "fnx.api.switches": "debug_infs debug_nans explain_cache_misses log_compiles",
+    "fnx.testing.compare": "check",
 }
 _MODULE_OF = {
     name: home for home, names in _LAZY_NAMES.items() for name in names.split()
@@ -111,6 +120,7 @@ __all__ = [
     "cache",
     "checkpoint",
     "checkpoint_policies",
+    "check",
     "clear_caches",
     "closure_convert",
     "config",
@@ -120,6 +130,8 @@ __all__ = [
     "custom_jvp",
     "custom_rule",
     "custom_vjp",
+    "debug_infs",
+    "debug_nans",
     "default_backend",
     "default_dtypes",
     "device_count",
@@ -129,6 +141,7 @@ __all__ = [
     "disable_jit",
     "errors",
     "eval_shape",
+    "explain_cache_misses",
     "extend",
     "float0",
     "fwd_and_bwd",
@@ -148,6 +161,7 @@ __all__ = [
     "linearize",
     "local_device_count",
     "local_devices",
+    "log_compiles",
     "make_jaxpr",
     "named_call",
     "named_scope",

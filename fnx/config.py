@@ -70,6 +70,16 @@ OPTIONS: Mapping[str, Option] = {
         variable="FNX_CACHE_MEGABYTES",
         values=range(1, 2**20),
     ),
+    "debug_nans": Option(
+        False,
+        "a NaN in a result is an error that names the operation that made it",
+        variable="FNX_DEBUG_NANS",
+    ),
+    "debug_infs": Option(
+        False,
+        "an infinity in a result is an error that names the operation that made it",
+        variable="FNX_DEBUG_INFS",
+    ),
     "log_compiles": Option(
         False,
         "what is traced and compiled is shown on standard error",
@@ -82,6 +92,15 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
+
+
+# Not empty while native calls must go through Python instead: one element for each
+# trace in progress and each bound axis, in any thread, and for each option that looks
+# at results. (Appending to a list and popping from it cannot be interrupted by another
+# thread; counting in a number can.)
+busy: list[None] = []
+
+_WATCHES = ("debug_nans", "debug_infs")
 
 
 class Config:
@@ -101,6 +120,8 @@ class Config:
     debug: int
     disk_cache: bool
     cache_megabytes: int
+    debug_nans: bool
+    debug_infs: bool
     log_compiles: bool
     explain_cache_misses: bool
     check: bool
@@ -115,9 +136,12 @@ class Config:
         """Set an option after checking its name, type and range."""
         option = self._option(name)
         with object.__getattribute__(self, "_lock"):
+            before = getattr(self, name, option.default)
             object.__setattr__(self, name, option.validate(name, value))
             if name == "debug":
                 hide_frames(self.debug == 0)
+            if name in _WATCHES and value != before:
+                busy.append(None) if value else busy.pop()
 
     def __delattr__(self, name: str) -> None:
         """Refuse: an option always has a value."""

@@ -75,6 +75,14 @@ class StepLimitError(FnxError, RuntimeError):
     """A loop made more steps than it may."""
 
 
+class NonFiniteError(FnxError, FloatingPointError):
+    """A NaN (or an infinity) was computed where `fnx.config.debug_nans` watches."""
+
+
+class DifferenceError(FnxError, AssertionError):
+    """Two ways of computing the same thing do not agree (`fnx.check`)."""
+
+
 class RecompileError(FnxError, RuntimeError):
     """Something would be traced or compiled where `fnx.no_recompile()` forbids it."""
 
@@ -120,6 +128,10 @@ def broken_pass(name: str, reason: str, before: object, after: object) -> Intern
 # ---------------------------------------------------------------- the user's line
 
 
+# What a line's equation can be for, besides its value.
+DERIVATIVE, BACKWARD = "derivative", "backward"
+
+
 @record(eq=False)
 class Source:
     """One line of the user's code: what an equation remembers of where it came from.
@@ -127,14 +139,15 @@ class Source:
     Made by `source_at`, which makes equal ones once, so that they are compared by
     identity. `scope` are the names of `fnx.named_scope` around the line, the outermost
     first; for an equation of a held program, those inside of the equation that holds
-    it. `backward` is what a transposition made of the line, and `lanes` are the sizes
-    of the leading axes that `vmap` gave to the outputs.
+    it. `role` is "derivative" for what a derivative needs besides the line's value, and
+    "backward" for what a transposition made of that. `lanes` are the sizes of the
+    leading axes that `vmap` gave to the outputs.
     """
 
     code: CodeType
     line: int
     scope: tuple[str, ...] = ()
-    backward: bool = False
+    role: str = ""
     lanes: tuple[int, ...] = ()
 
     @property
@@ -154,9 +167,9 @@ class Source:
 
     @property
     def place(self) -> str:
-        """`file:line (function)`, with the scope and the direction, if it has them."""
+        """`file:line (function)`, with the scope and the role, if it has them."""
         inside = f", in {'/'.join(self.scope)}" if self.scope else ""
-        inside += ", backward" if self.backward else ""
+        inside += f", {self.role}" if self.role else ""
         return f"{_short_path(self.file)}:{self.line} ({self.function}{inside})"
 
     def __str__(self) -> str:
@@ -166,19 +179,20 @@ class Source:
     def inside(self, scope: tuple[str, ...]) -> Source:
         """The same line with more names around its scope."""
         names = scope + self.scope
-        return source_at(self.code, self.line, names, self.backward, self.lanes)
+        return source_at(self.code, self.line, names, self.role, self.lanes)
 
     def unscoped(self) -> Source:
         """The same line without a scope."""
-        return source_at(self.code, self.line, (), self.backward, self.lanes)
+        return source_at(self.code, self.line, (), self.role, self.lanes)
 
-    def turned(self) -> Source:
-        """The same line as the backward pass of a derivative computes it."""
-        return source_at(self.code, self.line, self.scope, True)
+    def playing(self, role: str) -> Source:
+        """The same line in this role."""
+        lanes = () if role == BACKWARD else self.lanes
+        return source_at(self.code, self.line, self.scope, role, lanes)
 
     def mapped(self, lanes: tuple[int, ...]) -> Source:
         """The same line with these leading axes."""
-        return source_at(self.code, self.line, self.scope, self.backward, lanes)
+        return source_at(self.code, self.line, self.scope, self.role, lanes)
 
 
 # Every source by its parts; each keeps its code alive, so that the id stays its own.
@@ -190,16 +204,16 @@ def source_at(
     code: CodeType,
     line: int,
     scope: tuple[str, ...] = (),
-    backward: bool = False,
+    role: str = "",
     lanes: tuple[int, ...] = (),
 ) -> Source:
     """The source with these fields, which is the same object at every call."""
-    key = (id(code), line, scope, backward, lanes)
+    key = (id(code), line, scope, role, lanes)
     found = _sources.get(key)
     if found is None:
         if len(_sources) >= _MOST_SOURCES:
             _sources.clear()
-        found = _sources.setdefault(key, Source(code, line, scope, backward, lanes))
+        found = _sources.setdefault(key, Source(code, line, scope, role, lanes))
     return found
 
 

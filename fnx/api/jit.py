@@ -240,6 +240,17 @@ class Jitted:
         found = signature(self._function, divided, treedef, types)
         return Staged(self._trace(divided, found))
 
+    def prepared(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Entry, list[Any]]:
+        """What a call comes to, traced anew, and the leaves of its arguments."""
+        divided = self._options.divide(args, kwargs)
+        leaves, treedef = tree.flatten(divided[:2])
+        self._signature(divided, leaves, treedef)
+        types = [leaf.type for leaf in leaves]
+        found = signature(self._function, divided, treedef, types)
+        return self._trace(divided, found), leaves
+
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result, as `fnx.eval_shape`."""
         return self.trace(*args, **kwargs).out_info

@@ -13,16 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fnx import errors, tree
-from fnx.api.arguments import as_array
+from fnx.api.arguments import as_array, leaf_names
 from fnx.api.inspect import structs
 from fnx.api.misses import Signature
 from fnx.api.native import Calls
+from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.printer import print_program
 from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.records import record
+from fnx.runtime import nonfinite
 from fnx.runtime.executable import Executable, executable_for
 from fnx.tree import PyTreeDef
 
@@ -56,9 +58,23 @@ class Entry:
         except errors.RecompileError as error:
             raise errors.RecompileError(f"{self.asker}: {error}") from None
         results = executable.run(arrays)
+        if hooks.busy and nonfinite.watching():
+            nonfinite.check_program(
+                self.asker,
+                self.program,
+                arrays,
+                results,
+                self._input_names,
+                lambda: leaf_names(["the result"], [self.out_tree]),
+            )
         if True in self.donated:
             self._delete_donated(arrays, results)
         return self.out_tree.unflatten(results)
+
+    def _input_names(self) -> list[str]:
+        """The names of the program's inputs."""
+        held = [f"captured array {i} ({x.type})" for i, x in enumerate(self.captured)]
+        return [*held, *self.signature.names]
 
     def check_donated(self, leaves: Sequence[Any]) -> None:
         """Raises where the memory of an array would be given away and kept."""

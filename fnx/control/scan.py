@@ -125,6 +125,13 @@ class _Scan(Primitive):
                 row[i] = y
         return (*map(np.asarray, carry), *rows)
 
+    def round_of(
+        self, run: int, inputs: Sequence[Any], *, program: Program, shape: Shape
+    ) -> int:
+        """The number of the row."""
+        count = int(inputs[0]) if shape.counted else shape.length
+        return count - 1 - run if shape.reverse else run
+
     def jvp(
         self,
         primals: Sequence[Any],

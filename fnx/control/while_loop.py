@@ -132,6 +132,18 @@ class _While(Primitive):
         ends = tuple(map(np.asarray, carry))
         return ends if shape.capacity is None else (*ends, np.int32(count), *stacks)
 
+    def round_of(
+        self,
+        run: int,
+        inputs: Sequence[Any],
+        *,
+        test: Program,
+        body: Program,
+        shape: Rounds,
+    ) -> int:
+        """The number of rounds before it."""
+        return run
+
     def jvp(
         self,
         primals: Sequence[Any],

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fnx.config import busy as busy  # not empty while calls go through Python
+
 if TYPE_CHECKING:
     from fnx.core.primitive import Primitive
     from fnx.core.program import Literal
 
 # Runs one primitive on concrete arrays; set by `runtime.eager`.
 evaluate: Callable[[Primitive, tuple[Any, ...], Mapping[str, Any]], Any]
-
-# Not empty while native calls must go through Python instead: one element for each
-# trace in progress and each bound axis, in any thread. (Appending to a list and popping
-# from it cannot be interrupted by another thread; counting in a number can.)
-busy: list[None] = []
 
 # A literal as a concrete array; set by `runtime.eager`.
 constant: Callable[[Literal], Any]

@@ -133,6 +133,13 @@ class Primitive:
         """
         return eqn
 
+    def round_of(self, run: int, inputs: Sequence[Any], **params: Any) -> int | None:
+        """Which round of a loop it is that `reference` runs a held program for.
+
+        `run` counts the runs of that program; `None` if the primitive is no loop.
+        """
+        return None
+
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Equations that do the same; what need not be done in a loop is outside of it.
 

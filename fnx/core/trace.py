@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,7 +25,7 @@ from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
-from fnx.errors import Source, user_source
+from fnx.errors import BACKWARD, DERIVATIVE, Source, user_source
 from fnx.records import record
 
 if TYPE_CHECKING:
@@ -357,7 +356,7 @@ def current_source() -> Source | None:
     found = user_source(_state.scope, _state.floor)
     if found is None:
         return _state.source
-    return found.turned() if _state.source.backward else found
+    return found.playing(BACKWARD) if _state.source.role == BACKWARD else found
 
 
 class source_of:
@@ -380,8 +379,9 @@ class source_of:
         if source is not None:
             if _state.scope:
                 source = source.inside(_state.scope)
-            if self.turned or (_state.source is not None and _state.source.backward):
-                source = source.turned()
+            around = _state.source
+            if self.turned or (around is not None and around.role == BACKWARD):
+                source = source.playing(BACKWARD)
             _state.source, _state.floor, _state.scope = source, None, source.scope
         return self
 
@@ -396,11 +396,34 @@ class source_of:
         builder = _state.builder
         if builder is None or len(builder.eqns) != self.count + 1:
             return
-        eqn = builder.eqns[-1]
-        if eqn.source is not None:
-            marked = replace(eqn, source=eqn.source.mapped((size, *lanes)))
-            builder.eqns[-1] = marked
-            builder.makers.update(dict.fromkeys(eqn.outputs, marked))
+        source = builder.eqns[-1].source
+        if source is not None:
+            _relocate(builder, self.count, source.mapped((size, *lanes)))
+
+    def mark_derivative(self, results: Sequence[Any]) -> None:
+        """Notes that what was recorded is for a derivative, but for the results."""
+        builder = _state.builder
+        if builder is None:
+            return
+        values = {x.atom for x in results if isinstance(x, Tracer)}
+        for number in range(self.count, len(builder.eqns)):
+            eqn = builder.eqns[number]
+            source = eqn.source
+            if (
+                source is not None
+                and not source.role
+                and values.isdisjoint(eqn.outputs)
+            ):
+                _relocate(builder, number, source.playing(DERIVATIVE))
+
+
+def _relocate(builder: Builder, number: int, source: Source) -> None:
+    """Gives a recorded equation another source."""
+    old = builder.eqns[number]
+    eqn = Eqn(old.primitive, old.inputs, old.outputs, old.params, source)
+    builder.eqns[number] = eqn
+    for var in eqn.outputs:
+        builder.makers[var] = eqn
 
 
 @contextmanager

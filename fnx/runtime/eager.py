@@ -16,9 +16,10 @@ from fnx import errors
 from fnx.core import hooks
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
-from fnx.core.trace import Tracer, leaked
+from fnx.core.trace import Tracer, current_source, leaked
 from fnx.core.types import ArrayType
 from fnx.runtime import array as making
+from fnx.runtime import nonfinite
 from fnx.runtime.array import ConcreteArray
 
 
@@ -76,6 +77,8 @@ def evaluate(
         values = primitive.reference(*arrays, **params)
     finally:
         _errors.reset(token)
+    if hooks.busy and nonfinite.watching():
+        nonfinite.check_primitive(primitive, arrays, values, current_source)
     if primitive.multiple:
         return tuple([making.wrap(*pair) for pair in zip(values, out, strict=True)])
     return making.wrap(values, out)

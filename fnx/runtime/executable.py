@@ -16,12 +16,13 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import config
+from fnx.core import hooks
 from fnx.core.cache import cached_by_structure
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
-from fnx.runtime import eager
+from fnx.runtime import eager, nonfinite
 from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.backend import CallForm, CallPath, NativeProgram
 
@@ -159,7 +160,14 @@ def run_compiled(
     inputs = tuple([Var(x.type) for x in arrays])
     outputs = tuple([Var(type) for type in many])
     eqn = Eqn(primitive, inputs, outputs, params, current_source())
-    results = executable_for(Program(inputs, (eqn,), outputs)).run(arrays)
+    program = Program(inputs, (eqn,), outputs)
+    results = executable_for(program).run(arrays)
+    if hooks.busy and nonfinite.watching():
+        names = [f"operand {number}" for number in range(len(inputs))]
+        ends = [f"result {number}" for number in range(len(outputs))]
+        nonfinite.check_program(
+            primitive.name, program, arrays, results, lambda: names, lambda: ends
+        )
     return results if primitive.multiple else results[0]
 
 

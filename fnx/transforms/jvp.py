@@ -58,8 +58,9 @@ def push_forward(
     for eqn in program.eqns:
         inputs = [values[a] if isinstance(a, Var) else a for a in eqn.inputs]
         steps = [moves.get(a) if isinstance(a, Var) else None for a in eqn.inputs]
-        with source_of(eqn):
+        with source_of(eqn) as recording:
             results, step_results = _apply(eqn, inputs, steps)
+            recording.mark_derivative(results)
         values.update(zip(eqn.outputs, results, strict=True))
         moves.update(zip(eqn.outputs, step_results, strict=True))
     outputs = [

@@ -1,0 +1,83 @@
+"""Context managers for the options that users turn on for a while.
+
+Each sets an option of `fnx.config` for a block, in the whole process; the option itself
+can be assigned, or set by an environment variable. Next on the walk: `inspection.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fnx.config import config
+
+
+@contextmanager
+def debug_nans(enable: bool = True) -> Iterator[None]:
+    """A context in which a NaN in a result is an error that says where it was made.
+
+    Looked at are the results of jitted functions, and those that single operations
+    outside of them compute from arrays without a NaN. `NonFiniteError`, a
+    `FloatingPointError`, names the operation that made the NaN from operands without
+    one, the user's line, the index and the operands there; whether that is part of a
+    derivative, or of its backward pass; the round of a loop; the member of a `vmap`.
+    For this the program runs again by its reference rules, which is slow. The
+    environment variable is `FNX_DEBUG_NANS`.
+
+    >>> import fnx, fnx.numpy as fnp
+    >>> with fnx.debug_nans(True):
+    ...     fnx.jit(lambda x: fnp.log(x) + 1)(fnp.asarray([1.0, -1.0]))
+    Traceback (most recent call last):
+    fnx.errors.NonFiniteError: jit of <lambda> gave NaN: the result at index [1].
+      made by log, at ...
+      its output at index [1] is nan, of -1.0
+    """
+    with config.override(debug_nans=enable):
+        yield
+
+
+@contextmanager
+def debug_infs(enable: bool = True) -> Iterator[None]:
+    """As `debug_nans`, for infinities. The environment variable is `FNX_DEBUG_INFS`.
+
+    >>> import fnx, fnx.numpy as fnp
+    >>> with fnx.debug_infs(True):
+    ...     1 / fnp.asarray(0.0)
+    Traceback (most recent call last):
+    fnx.errors.NonFiniteError: div gave an infinity.
+      made by div, at ...
+      its output is inf, of 1.0, 0.0
+    """
+    with config.override(debug_infs=enable):
+        yield
+
+
+@contextmanager
+def log_compiles(enable: bool = True) -> Iterator[None]:
+    """A context in which what is traced and compiled is shown on standard error.
+
+    >>> import fnx
+    >>> with fnx.log_compiles(False):
+    ...     fnx.jit(lambda x: x + 1)(1.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    with config.override(log_compiles=enable):
+        yield
+
+
+@contextmanager
+def explain_cache_misses(enable: bool = True) -> Iterator[None]:
+    """A context in which calls that are traced anew say why, on standard error.
+
+    The text is that of `f.explain_miss()`.
+
+    >>> import fnx
+    >>> with fnx.explain_cache_misses(False):
+    ...     fnx.jit(lambda x: x + 1)(1.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    with config.override(explain_cache_misses=enable):
+        yield
+
+
+__all__ = ["debug_infs", "debug_nans", "explain_cache_misses", "log_compiles"]
