@@ -28,6 +28,9 @@ BUILTIN = {
     errors.ScalarOutOfRange: OverflowError,
     errors.IndexOutOfRange: IndexError,
     errors.StepLimitError: RuntimeError,
+    errors.NonFiniteError: FloatingPointError,
+    errors.DifferenceError: AssertionError,
+    errors.RecompileError: RuntimeError,
     errors.MissingRule: NotImplementedError,
     errors.InternalError: RuntimeError,
 }
