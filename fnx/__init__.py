@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from fnx import cache, errors, numpy, tree
 from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
 from fnx.api.jit import clear_caches, disable_jit, jit
-from fnx.api.misses import no_recompile
 from fnx.api.vmap import vmap
 from fnx.config import config
 from fnx.core.array import Array
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
+    from fnx.api.misses import no_recompile
     from fnx.api.scopes import named_call, named_scope
     from fnx.api.switches import (
         debug_infs,
@@ -103,6 +103,7 @@ _LAZY_NAMES = {
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
+    "fnx.api.misses": "no_recompile",
     "fnx.api.scopes": "named_call named_scope",
     "fnx.api.switches": "debug_infs debug_nans explain_cache_misses log_compiles",
     "fnx.testing.compare": "check",

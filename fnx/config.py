@@ -176,3 +176,8 @@ class Config:
 
 config = Config()
 """The options of this process."""
+
+
+def watching() -> bool:
+    """Whether results are looked at for NaNs or infinities."""
+    return config.debug_nans or config.debug_infs

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fnx import errors, tree
 from fnx.api import native, promote
@@ -27,10 +27,9 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
+from fnx.api.entry import Entry, Signature, signature
 from fnx.api.inspect import argument_types
-from fnx.api.misses import Signature, check_may_trace, explanation, signature
 from fnx.api.native import TURNS, Calls, Paths, new_path
-from fnx.api.stages import Entry, Lowered, Staged
 from fnx.api.static import (
     Divided,
     Names,
@@ -50,7 +49,11 @@ from fnx.dtypes import default_bits
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import Functions
+from fnx.runtime.executable import compiling_forbidden
 from fnx.tree import PyTreeDef
+
+if TYPE_CHECKING:
+    from fnx.api.stages import Lowered, Staged
 
 # A function called with ever new shapes must not fill the memory.
 CACHE_SIZE = 4096
@@ -164,7 +167,8 @@ class Jitted:
     ) -> Any:
         types = [leaf.type for leaf in leaves]
         self._missed = signature(self._function, divided, treedef, types)
-        check_may_trace(self._asker, self._missed, self._earlier())
+        if compiling_forbidden.get():
+            raise _misses().traced_anew(self._asker, self._missed, self._earlier())
         entry = self._trace(divided, self._missed)
         self._misses += 1
         if config.explain_cache_misses:
@@ -238,7 +242,11 @@ class Jitted:
         names = call_names(self._function, *divided.shown())
         types = argument_types(self._asker, leaves, names)
         found = signature(self._function, divided, treedef, types)
-        return Staged(self._trace(divided, found))
+        entry = self._trace(divided, found)
+        # lazy: only who looks at a function needs its stages
+        from fnx.api.stages import Staged  # lazy: see above
+
+        return Staged(entry)
 
     def prepared(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -275,7 +283,8 @@ class Jitted:
         """
         if self._missed is None:
             return f"{self._asker}: no call has been traced."
-        return explanation(self._asker, self._missed, self._earlier())
+        text: str = _misses().explanation(self._asker, self._missed, self._earlier())
+        return text
 
     def _earlier(self) -> list[Signature]:
         """The known signatures but that of the last call that was traced."""
@@ -289,6 +298,13 @@ class Jitted:
         self._hits = self._misses = 0
         self._native.clear()
         self._paths = ()
+
+
+def _misses() -> Any:
+    # lazy: most programs never ask why a call was traced
+    from fnx.api import misses  # lazy: see above
+
+    return misses
 
 
 def _unused() -> Jitted:

@@ -7,69 +7,18 @@ Next on the walk: `stages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from fnx import errors, tree
-from fnx.api.arguments import leaf_names, parameter_names
-from fnx.api.static import Divided, typed
-from fnx.config import config
-from fnx.core.axes import bound_axes
+from fnx.api.entry import Signature
+from fnx.api.static import typed
 from fnx.core.types import ArrayType
-from fnx.dtypes import default_bits
-from fnx.records import record
 from fnx.runtime.executable import compiling_forbidden
-from fnx.tree import PyTreeDef
 
 # So many of the latest signatures are looked at to find the closest.
 _MOST = 256
-
-
-@record
-class Signature:
-    """What the program of a call depends on, with names for people.
-
-    `arguments` are the dynamic arguments' names and structures, `named` of which are
-    passed by name; `names` and `types` are those of their leaves.
-    """
-
-    in_tree: PyTreeDef
-    arguments: tuple[tuple[str, PyTreeDef], ...]
-    named: int
-    names: tuple[str, ...]
-    types: tuple[ArrayType, ...]
-    statics: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-
-def signature(
-    function: Callable[..., Any],
-    divided: Divided,
-    in_tree: PyTreeDef,
-    types: Sequence[ArrayType],
-) -> Signature:
-    """The signature of a call whose dynamic leaves have these types."""
-    static = dict(divided.statics)
-    total = len(divided.args) + sum(isinstance(where, int) for where in static)
-    labels = parameter_names(function, total)
-    positions = [i for i in range(total) if i not in static]
-    roots = [labels[i] for i in positions] + sorted(divided.kwargs)
-    args, kwargs = in_tree.children()
-    trees = [*args.children(), *kwargs.children()]
-    return Signature(
-        in_tree,
-        tuple(zip(roots, trees, strict=True)),
-        len(divided.kwargs),
-        tuple(leaf_names(roots, trees)),
-        tuple(types),
-        {labels[k] if isinstance(k, int) else k: static[k] for k in static},
-        {
-            "fnx.default_dtypes": default_bits(),
-            "fnx.config.strong_zero": config.strong_zero,
-            "the bound axes": dict(bound_axes()),
-        },
-    )
 
 
 # ---------------------------------------------------------------- the difference
@@ -208,13 +157,14 @@ def no_recompile() -> Iterator[None]:
         compiling_forbidden.reset(token)
 
 
-def check_may_trace(asker: str, new: Signature, earlier: Sequence[Signature]) -> None:
-    """Raises inside of `no_recompile`."""
-    if compiling_forbidden.get():
-        text = explanation(asker, new, earlier)
-        raise errors.RecompileError(
-            f"inside of fnx.no_recompile() a call would be traced anew.\n{text}"
-        )
+def traced_anew(
+    asker: str, new: Signature, earlier: Sequence[Signature]
+) -> errors.RecompileError:
+    """The error for a call that would be traced inside of `no_recompile`."""
+    text = explanation(asker, new, earlier)
+    return errors.RecompileError(
+        f"inside of fnx.no_recompile() a call would be traced anew.\n{text}"
+    )
 
 
-__all__ = ["Signature", "check_may_trace", "explanation", "no_recompile", "signature"]
+__all__ = ["explanation", "no_recompile", "traced_anew"]

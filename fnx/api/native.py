@@ -39,7 +39,7 @@ from fnx.runtime.backend import (
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:
-    from fnx.api.stages import Entry
+    from fnx.api.entry import Entry
 
 # At these calls of a signature through Python a path is made for the form of the call:
 # the signature is worth it, and a few forms may share it (`f(x, y=1.0)`, `f(x, y)`).

@@ -10,92 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fnx import errors, tree
-from fnx.api.arguments import as_array, leaf_names
+from fnx.api.arguments import as_array
+from fnx.api.entry import Entry
 from fnx.api.inspect import structs
-from fnx.api.misses import Signature
-from fnx.api.native import Calls
-from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.printer import print_program
 from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.records import record
-from fnx.runtime import nonfinite
-from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.executable import executable_for
 from fnx.tree import PyTreeDef
-
-
-@record
-class Entry:
-    """What one signature came to: the program and what it captured.
-
-    The program's inputs are the `captured` arrays, then the leaves of the arguments.
-    `donated` marks the inputs that are deleted after the call.
-    """
-
-    asker: str
-    program: Program
-    captured: tuple[Array, ...]
-    signature: Signature
-    out_tree: PyTreeDef
-    donated: tuple[bool, ...]
-    calls: Calls
-
-    @property
-    def executable(self) -> Executable:
-        """The program, compiled; equal programs share it."""
-        return executable_for(self.program)
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """The result for concrete leaves of the arguments."""
-        arrays: Any = [*self.captured, *leaves]
-        try:
-            executable = self.executable
-        except errors.RecompileError as error:
-            raise errors.RecompileError(f"{self.asker}: {error}") from None
-        results = executable.run(arrays)
-        if hooks.busy and nonfinite.watching():
-            nonfinite.check_program(
-                self.asker,
-                self.program,
-                arrays,
-                results,
-                self._input_names,
-                lambda: leaf_names(["the result"], [self.out_tree]),
-            )
-        if True in self.donated:
-            self._delete_donated(arrays, results)
-        return self.out_tree.unflatten(results)
-
-    def _input_names(self) -> list[str]:
-        """The names of the program's inputs."""
-        held = [f"captured array {i} ({x.type})" for i, x in enumerate(self.captured)]
-        return [*held, *self.signature.names]
-
-    def check_donated(self, leaves: Sequence[Any]) -> None:
-        """Raises where the memory of an array would be given away and kept."""
-        arrays = [*self.captured, *leaves]
-        rows = list(zip(arrays, self.donated, strict=True))
-        for x in [x for x, donated in rows if donated]:
-            if sum(x is other for other in arrays) > 1:
-                raise errors.ArgumentError(
-                    errors.explain(
-                        f"{self.asker}: an array of type {x.type} is donated",
-                        "the same array is another argument of the call, or captured",
-                        "pass a copy, or do not donate it",
-                    )
-                )
-
-    def _delete_donated(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
-        """Frees the memory of donated arrays, but where an output is a view of it."""
-        held = [np.asarray(result) for result in results]
-        for x, donated in zip(arrays, self.donated, strict=True):
-            if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
-                x.delete()
 
 
 class MemoryAnalysis(NamedTuple):
@@ -310,4 +236,4 @@ def _nbytes(types: Sequence[ArrayType]) -> int:
     return sum([type.size * type.dtype.itemsize for type in types])
 
 
-__all__ = ["Compiled", "Entry", "Lowered", "MemoryAnalysis", "Staged"]
+__all__ = ["Compiled", "Lowered", "MemoryAnalysis", "Staged"]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
+from fnx.config import watching
 from fnx.core import hooks
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
-from fnx.core.trace import Tracer, current_source, leaked
+from fnx.core.trace import Tracer, leaked
 from fnx.core.types import ArrayType
 from fnx.runtime import array as making
-from fnx.runtime import nonfinite
 from fnx.runtime.array import ConcreteArray
 
 
@@ -77,11 +77,18 @@ def evaluate(
         values = primitive.reference(*arrays, **params)
     finally:
         _errors.reset(token)
-    if hooks.busy and nonfinite.watching():
-        nonfinite.check_primitive(primitive, arrays, values, current_source)
+    if hooks.busy and watching():
+        _check(primitive, arrays, values)
     if primitive.multiple:
         return tuple([making.wrap(*pair) for pair in zip(values, out, strict=True)])
     return making.wrap(values, out)
+
+
+def _check(primitive: Primitive, arrays: list[Any], values: Any) -> None:
+    # lazy: few look for NaNs
+    from fnx.runtime.nonfinite import check_primitive  # lazy: see above
+
+    check_primitive(primitive, arrays, values)
 
 
 def ignore_errors() -> Any:

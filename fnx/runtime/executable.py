@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fnx import errors
-from fnx.config import config
+from fnx.config import config, watching
 from fnx.core import hooks
 from fnx.core.cache import cached_by_structure
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
-from fnx.runtime import eager, nonfinite
+from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.backend import CallForm, CallPath, NativeProgram
 
@@ -162,12 +162,13 @@ def run_compiled(
     eqn = Eqn(primitive, inputs, outputs, params, current_source())
     program = Program(inputs, (eqn,), outputs)
     results = executable_for(program).run(arrays)
-    if hooks.busy and nonfinite.watching():
+    if hooks.busy and watching():
+        # lazy: few look for NaNs
+        from fnx.runtime.nonfinite import check_program  # lazy: see above
+
         names = [f"operand {number}" for number in range(len(inputs))]
         ends = [f"result {number}" for number in range(len(outputs))]
-        nonfinite.check_program(
-            primitive.name, program, arrays, results, lambda: names, lambda: ends
-        )
+        check_program(primitive.name, program, arrays, results, names, ends)
     return results if primitive.multiple else results[0]
 
 

@@ -10,7 +10,7 @@ Next on the walk: `eager.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,11 @@ from fnx.config import config
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Literal, Program, Var, sub_programs
 from fnx.core.reference import reference_values, value_of, watched
+from fnx.core.trace import current_source
 from fnx.errors import BACKWARD, DERIVATIVE, Source
 from fnx.records import record
 
 Arrays = Sequence[Any]
-
-
-def watching() -> bool:
-    """Whether results are looked at."""
-    return config.debug_nans or config.debug_infs
 
 
 def is_bad(x: Any) -> np.ndarray[Any, Any] | None:
@@ -47,19 +43,16 @@ def is_bad(x: Any) -> np.ndarray[Any, Any] | None:
 # ---------------------------------------------------------------- a primitive
 
 
-def check_primitive(
-    primitive: Primitive,
-    arrays: Arrays,
-    values: Any,
-    source: Callable[[], Source | None],
-) -> None:
+def check_primitive(primitive: Primitive, arrays: Arrays, values: Any) -> None:
     """Raises if an operation has made it from arrays in which it is not."""
     for value in values if primitive.multiple else (values,):
         bad = is_bad(value)
         if bad is not None and arrays and all(is_bad(x) is None for x in arrays):
             index = _first(bad)
             name = _name(np.asarray(value)[index])
-            made = _Made(primitive.name, source(), index, value, tuple(arrays), ())
+            made = _Made(
+                primitive.name, current_source(), index, value, tuple(arrays), ()
+            )
             raise errors.NonFiniteError(
                 f"{primitive.name} gave {name}.\n{_made_text(made)}"
             )
@@ -73,8 +66,8 @@ def check_program(
     program: Program,
     arrays: Arrays,
     results: Arrays,
-    input_names: Callable[[], Sequence[str]],
-    output_names: Callable[[], Sequence[str]],
+    input_names: Sequence[str],
+    output_names: Sequence[str],
 ) -> None:
     """Raises if a program has given what is looked for, and says where it is made."""
     marks = [is_bad(result) for result in results]
@@ -83,14 +76,14 @@ def check_program(
         return
     index = _first(marks[number])
     name = _name(np.asarray(results[number])[index])
-    where = f"{output_names()[number]}{_at(index)}"
+    where = f"{output_names[number]}{_at(index)}"
     found = _origin(program, arrays, number)
     if isinstance(program.outputs[number], Literal):
         came = "  It is a constant: numbers alone were computed with while tracing."
     elif isinstance(found, int):
         bad = is_bad(arrays[found])
         place = "" if bad is None else _at(_first(bad))
-        came = f"  It is in {input_names()[found]}{place} already."
+        came = f"  It is in {input_names[found]}{place} already."
     elif found is None:
         came = (
             "  The reference rules give none: fnx.check(f)(...) shows where the "
