@@ -13,7 +13,7 @@ from fnx.runtime.executable import STAGES, Executable, executable_for
 
 def executable_of(step: Any, example: tuple[Any, ...]) -> Executable:
     """The compiled training step: equal programs share one executable."""
-    return executable_for(step.trace(*example).program)
+    return executable_for(step.trace(*example).jaxpr)
 
 
 def stage_text(step: Any, example: tuple[Any, ...], stage: str) -> str:
