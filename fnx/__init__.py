@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.inspection import inspect
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
+    from fnx.api.misses import no_recompile
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
-    from fnx.api.misses import no_recompile
     from fnx.api.scopes import named_call, named_scope
     from fnx.api.switches import (
         debug_infs,
@@ -101,9 +101,9 @@ _LAZY_NAMES = {
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
+    "fnx.api.misses": "no_recompile",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
-    "fnx.api.misses": "no_recompile",
     "fnx.api.scopes": "named_call named_scope",
     "fnx.api.switches": "debug_infs debug_nans explain_cache_misses log_compiles",
     "fnx.testing.compare": "check",
@@ -119,9 +119,9 @@ __all__ = [
     "ad_checkpoint",
     "block_until_ready",
     "cache",
+    "check",
     "checkpoint",
     "checkpoint_policies",
-    "check",
     "clear_caches",
     "closure_convert",
     "config",

@@ -17,7 +17,6 @@ from fnx import checkpoint_policies as policies
 from fnx import errors, lax
 from fnx.ad_checkpoint import checkpoint_name, print_saved_residuals
 from fnx.core.digest import program_digest
-from fnx.runtime.executable import executable_for
 from tests.control.flows import ROWS, STACK, TRANSFORMS, X
 
 W = np.array([[0.5, -1.0, 0.3], [0.2, 0.7, -0.4], [-0.6, 0.1, 0.9]])
@@ -408,7 +407,8 @@ def test_equal_policies_make_equal_programs():
 
 def arena(f, *args):
     """The bytes that a compiled function takes besides its arguments and results."""
-    return executable_for(fnx.jit(f).lower(*args).staged.program).plan.arena
+    compiled = fnx.jit(f).lower(*args).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
 
 
 def deep(wrap, x, depth=20):
