@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         checkpoint_policies,
         custom_batching,
         custom_derivatives,
+        debug,
+        experimental,
         extend,
         implicit,
         lax,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         testing,
         tree_util,
     )
+    from fnx.api.callbacks import effects_barrier, io_callback, pure_callback
     from fnx.api.closures import closure_convert, custom_gradient
     from fnx.api.custom import custom_jvp, custom_vjp
     from fnx.api.custom_rule import custom_rule, linear_call
@@ -81,6 +84,8 @@ _LAZY_MODULES = (
     "checkpoint_policies",
     "custom_batching",
     "custom_derivatives",
+    "debug",
+    "experimental",
     "extend",
     "implicit",
     "lax",
@@ -91,6 +96,7 @@ _LAZY_MODULES = (
     "tree_util",
 )
 _LAZY_NAMES = {
+    "fnx.api.callbacks": "effects_barrier io_callback pure_callback",
     "fnx.api.closures": "closure_convert custom_gradient",
     "fnx.api.custom": "custom_jvp custom_vjp",
     "fnx.api.custom_rule": "custom_rule linear_call",
@@ -131,6 +137,7 @@ __all__ = [
     "custom_jvp",
     "custom_rule",
     "custom_vjp",
+    "debug",
     "debug_infs",
     "debug_nans",
     "default_backend",
@@ -140,8 +147,10 @@ __all__ = [
     "device_put",
     "devices",
     "disable_jit",
+    "effects_barrier",
     "errors",
     "eval_shape",
+    "experimental",
     "explain_cache_misses",
     "extend",
     "float0",
@@ -151,6 +160,7 @@ __all__ = [
     "hvp",
     "implicit",
     "inspect",
+    "io_callback",
     "jacfwd",
     "jacobian",
     "jacrev",
@@ -173,6 +183,7 @@ __all__ = [
     "optim",
     "process_count",
     "process_index",
+    "pure_callback",
     "random",
     "remat",
     "set_num_threads",

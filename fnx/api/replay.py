@@ -174,7 +174,7 @@ class _Maker:
                 self.aliases[eqn.outputs[0]] = eqn.inputs[0]
             else:
                 return None
-        refused = [e for e in applied if e.primitive.compiled or e.primitive.effect]
+        refused = [e for e in applied if e.primitive.compiled or e.effect]
         return None if left or refused else applied
 
     def _call(self, eqn: Eqn) -> _Call:

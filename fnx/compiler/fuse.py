@@ -18,6 +18,10 @@ reads a value matter, and primitives tell them by their `alignment` rule:
 A costly value that is much smaller than what is made of it (a row statistic that two
 kernels need) is stored rather than what is made of it.
 
+Steps with effects run in the order of the program: each *follows* the one before it, as
+if it read something of it, so that no kernel is made that would have to run between
+them and around them.
+
 What steps read and write with strides need not be stored by itself: `origins.py`.
 Next on the walk: `lower.py`.
 """
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from fnx import dtypes, errors
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
@@ -141,6 +146,9 @@ class _Fuser:
         # The steps that read a value as an origin.
         self.origin_of: dict[Var, list[int]] = {}
         self.pulled: dict[Var, set[_Kernel]] = {}
+        acting = [number for number, eqn in enumerate(self.eqns) if eqn.effect]
+        self.after = dict(pairwise(acting))
+        self.before = {later: earlier for earlier, later in self.after.items()}
 
     def run(self) -> Fused:
         for number in reversed(range(len(self.eqns))):
@@ -230,15 +238,17 @@ class _Fuser:
 
     def _costs(self) -> list[int]:
         costs: list[int] = []
-        for eqn in self.eqns:
+        for eqn, fusible in zip(self.eqns, self.fusible, strict=True):
+            if not fusible:
+                costs.append(1)  # its outputs are stored, and loaded
+                continue
             total = _own_cost(eqn)
             for atom in eqn.inputs:
                 if isinstance(atom, Literal):
                     continue
                 number = self.maker.get(atom)
                 # Every read counts in full: at another index, it is computed again.
-                inlined = number is not None and self.fusible[number]
-                cost = costs[number] if inlined and number is not None else 1
+                cost = 1 if number is None else costs[number]
                 # What is costly and narrow will be stored, and loaded here.
                 total += 1 if cost > _CHEAP and _is_narrow(atom, eqn) else cost
             costs.append(min(total, _REDUCTION))
@@ -442,10 +452,12 @@ class _Fuser:
             if node in seen:
                 continue
             seen.add(node)
-            outputs = (
-                node.outputs if isinstance(node, _Kernel) else self.eqns[node].outputs
-            )
-            pending += self._readers(outputs)
+            if isinstance(node, _Kernel):
+                pending += self._readers(node.outputs)
+                continue
+            pending += self._readers(self.eqns[node].outputs)
+            if node in self.after:
+                pending.append(self.after[node])
         return False
 
     # -- the order of execution
@@ -495,6 +507,8 @@ class _Fuser:
             entered.add(node)
             pending.append((node, True))
             needs = {made_by[v] for v in self._inputs(node, made_by) if v in made_by}
+            if not isinstance(node, _Kernel) and node in self.before:
+                needs.add(self.before[node])
             pending += [(n, False) for n in needs if n not in placed and n != node]
 
     def _inputs(self, node: _Node, made_by: dict[Var, _Node]) -> Iterator[Var]:

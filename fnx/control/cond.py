@@ -2,8 +2,9 @@
 
 Its rules transform every branch, and have the branches agree on what they give. Where
 the index differs along a batch (`vmap`), each branch runs for the members that chose
-it, and only if there are any. Receives an index and operands, gives the outputs of the
-branch. Next on the walk: `lanes.py`, then `scan.py`.
+it, and only if there are any; with effects, for one member after the other. Receives
+an index and operands, gives the outputs of the branch.
+Next on the walk: `lanes.py`, then `scan.py`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.lanes import is_lanewise, lane_program, selected
+from fnx.control.scan import member_by_member
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
@@ -119,6 +121,9 @@ class _Cond(Primitive):
         branches: Branches,
     ) -> tuple[Any, Any]:
         """One batched branch, or each for the members that chose it."""
+        if mapped[0] and any(branch.effect for branch in branches):
+            params = {"branches": branches}
+            return member_by_member(self, axis, args, mapped, params)
         if mapped[0]:
             return self._lanes(axis, args, tuple(mapped[1:]), branches)
         flags = tuple(mapped[1:])

@@ -17,7 +17,7 @@ from fnx.control.call import call, check_arguments, chosen, spread
 from fnx.control.held import filled, instantiated, new_vars, parted
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Program
+from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
 from fnx.core.simplify import simplify
 from fnx.core.trace import evaluate
@@ -276,6 +276,11 @@ class _VjpLinear(Primitive):
     def reference(self, *arrays: Any, **params: Any) -> tuple[Any, ...]:
         """The map's program by its reference rules."""
         return tuple(run_reference(self.body(**params), arrays))
+
+    def acts(self, eqn: Eqn) -> bool:
+        """What a backward rule does besides, it does when it pulls a cotangent back."""
+        forward = eqn.params["forward"]
+        return forward is not None and forward.effect
 
     def body(
         self,

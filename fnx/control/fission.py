@@ -19,7 +19,7 @@ from fnx.control.call import call
 from fnx.control.held import new_vars
 from fnx.control.rounds import stacked
 from fnx.core.primitive import MappedAxis
-from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.simplify import simplify
 from fnx.ops.arithmetic import add
 from fnx.ops.dot import dot_general
@@ -61,7 +61,7 @@ def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:
     """What equations read that the outputs need, and the outputs."""
     needed = set(outputs)
     for eqn in reversed(eqns):
-        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+        if eqn.effect or not needed.isdisjoint(eqn.outputs):
             needed.update(eqn.inputs)
     return needed
 
@@ -72,7 +72,7 @@ def _of_rows(program: Program, consts: Sequence[Var], rows: Sequence[Var]) -> li
     found = []
     for eqn in program.eqns:
         inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
-        if eqn.primitive.effect or not known.issuperset(inputs):
+        if eqn.effect or _is_personal(eqn) or not known.issuperset(inputs):
             continue
         if inputs and of_rows.isdisjoint(inputs):
             continue
@@ -80,6 +80,12 @@ def _of_rows(program: Program, consts: Sequence[Var], rows: Sequence[Var]) -> li
         known.update(eqn.outputs)
         of_rows.update(eqn.outputs if inputs else ())
     return found
+
+
+def _is_personal(eqn: Eqn) -> bool:
+    """Whether it may call a function of the user's, which may know single rows only."""
+    inner = any(program.personal for program in sub_programs(eqn))
+    return eqn.primitive.personal or inner
 
 
 def _fits(values: Sequence[Atom], length: int) -> bool:
@@ -127,7 +133,8 @@ def _of_results(program: Program, carry: int) -> list[Eqn]:
     needed = {a for a in program.outputs[:carry] if isinstance(a, Var)}
     apart = []
     for eqn in reversed(program.eqns):
-        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+        stays = eqn.effect or _is_personal(eqn)
+        if stays or not needed.isdisjoint(eqn.outputs):
             needed.update(a for a in eqn.inputs if isinstance(a, Var))
         else:
             apart.append(eqn)

@@ -111,7 +111,7 @@ def _keep_rows(eqn: Eqn, used: Sequence[bool], policy: Policy | None) -> Kept:
 
 def _is_saved(eqn: Eqn, policy: Policy | None) -> bool:
     """Whether the results of an equation are kept: what has an effect runs once."""
-    if eqn.primitive.effect:
+    if eqn.effect:
         return True
     if policy is None or not eqn.inputs:
         return False

@@ -116,7 +116,7 @@ def invariant(
     early, late = [], []
     for eqn in program.eqns:
         inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
-        fixed = inputs and available.issuperset(inputs) and not eqn.primitive.effect
+        fixed = inputs and available.issuperset(inputs) and not eqn.effect
         if fixed and (copies or not _is_copy(eqn)):
             early.append(eqn)
             available.update(eqn.outputs)

@@ -8,7 +8,7 @@ has stacked. Receives and gives arrays; next on the walk: `while_loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -202,6 +202,9 @@ class _Scan(Primitive):
     ) -> tuple[Any, Any]:
         """The batched program; the rows' new axis comes second."""
         if shape.counted and mapped[0]:
+            if program.effect:
+                params = {"program": program, "shape": shape}
+                return member_by_member(self, axis, args, mapped, params)
             return _batched_counts(axis, args, mapped, program, shape)
         consts, start, xs = shape.cut(mapped[shape.first :])
 
@@ -418,6 +421,35 @@ def transposed_scan(
 
 
 # ---------------------------------------------------------------- batching
+
+
+def member_by_member(
+    primitive: Primitive,
+    axis: MappedAxis,
+    args: Sequence[Any],
+    mapped: Sequence[bool],
+    params: Mapping[str, Any],
+) -> tuple[Any, Any]:
+    """An equation applied to one member of a batch after the other, by a scan.
+
+    So run branches and loops whose members go different ways, if they have effects:
+    those of a branch must not happen for members that did not choose it.
+    """
+    types = [
+        x.type.with_shape(x.type.shape[1:]) if is_mapped else x.type
+        for x, is_mapped in zip(args, mapped, strict=True)
+    ]
+    inputs = new_vars(types)
+    outputs = new_vars(primitive.infer(*types, **params))
+    eqn = Eqn(primitive, inputs, outputs, params, None)
+    fixed = (*others(inputs, mapped), *chosen(inputs, mapped))
+    results = scan(
+        *others(args, mapped),
+        *chosen(args, mapped),
+        program=Program(fixed, (eqn,), outputs),
+        shape=Shape(len(args) - sum(mapped), 0, axis.size),
+    )
+    return results, (True,) * len(results)
 
 
 def _batched_counts(

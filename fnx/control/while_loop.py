@@ -43,7 +43,7 @@ from fnx.control.rounds import (
     swapped,
     transposed_after_split,
 )
-from fnx.control.scan import Shape, invariants_before, scan
+from fnx.control.scan import Shape, invariants_before, member_by_member, scan
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -212,6 +212,9 @@ class _While(Primitive):
 
         carry = settled(start, grow)
         lifted_test, asked = batch_program(test, axis, (*tests, *carry))
+        if asked[0] and (test.effect or body.effect):
+            params = {"test": test, "body": body, "shape": shape}
+            return member_by_member(self, axis, args, mapped, params)
         if asked[0]:
             return _batched_lanes(axis, args, mapped, test, body, shape)
         flags = (*consts, *carry)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from fnx import errors
 from fnx.core.layout import Layout
-from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 
@@ -46,7 +46,7 @@ class Primitive:
     commutative: bool = False
     # Whether eager calls go through the compiler (primitives that hold programs).
     compiled: ClassVar[bool] = False
-    # Whether it does something besides computing its outputs (so it is never dropped).
+    # Whether it does something besides computing its outputs (see `Eqn.effect`).
     effect: ClassVar[bool] = False
     # Whether `batch` must be asked even if no argument is mapped (collectives over a
     # named axis, and primitives that hold programs, which may contain one).
@@ -124,6 +124,10 @@ class Primitive:
     def body(self, **params: Any) -> Program | None:
         """The program that an equation stands for, if the compiler may inline it."""
         return None
+
+    def acts(self, eqn: Eqn) -> bool:
+        """Whether an equation has the effects of a program that it holds."""
+        return any(program.effect for program in sub_programs(eqn))
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """The equation without what only its unused outputs need.

@@ -71,12 +71,24 @@ class Eqn:
     params: Mapping[str, Any]
     source: Source | None
 
+    @property
+    def effect(self) -> bool:
+        """Whether it does something besides computing its outputs.
+
+        Then it runs once, where it stands among others of its kind: it is not dropped,
+        merged with an equal one, computed before a loop, or run with other operands.
+        """
+        return self.primitive.effect or (
+            self.primitive.multiple and self.primitive.acts(self)
+        )
+
 
 class Program:
     """Typed, straight-line, closed: inputs, equations, outputs."""
 
     __slots__ = (
         "__weakref__",
+        "_effect",
         "_hash",
         "_key",
         "_lines",
@@ -100,6 +112,7 @@ class Program:
         self._hash: int | None = None
         self._lines: tuple[Any, ...] | None = None
         self._personal: bool | None = None
+        self._effect: bool | None = None
         # What `core.cache` keeps with a personal program.
         self.derived: dict[Any, Any] = {}
 
@@ -137,6 +150,13 @@ class Program:
         if self._personal is None:
             self._personal = any(eqn.primitive.personal for eqn in walk(self))
         return self._personal
+
+    @property
+    def effect(self) -> bool:
+        """Whether it does something besides computing its outputs."""
+        if self._effect is None:
+            self._effect = any(eqn.effect for eqn in self.eqns)
+        return self._effect
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -198,6 +218,26 @@ def sub_programs(eqn: Eqn) -> Iterator[Program]:
             yield value
         elif isinstance(value, tuple):
             yield from (item for item in value if isinstance(item, Program))
+
+
+def silent(eqn: Eqn) -> Eqn:
+    """An equation without what its programs do besides computing outputs.
+
+    Where the outputs need an effect (they come from outside), it still has that.
+    """
+    if not eqn.effect:
+        return eqn
+    params = {name: _silent_param(value) for name, value in eqn.params.items()}
+    return Eqn(eqn.primitive, eqn.inputs, eqn.outputs, params, eqn.source)
+
+
+def _silent_param(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_silent_param(item) for item in value])
+    if not isinstance(value, Program) or not value.effect:
+        return value
+    kept = [silent(eqn) for eqn in value.eqns if eqn.outputs or not eqn.effect]
+    return Program(value.inputs, tuple(kept), value.outputs)
 
 
 def walk(program: Program) -> Iterator[Eqn]:

@@ -1,8 +1,9 @@
 """Cleans a program: common subexpressions, identities, scalar folding, dead code.
 
 Receives a `Program`, gives an equal one with fewer equations. Only what IEEE 754
-allows is done: `x * 1` is `x`, but `x * 0` and `x + 0.0` stay. Runs after every trace
-and every transformation. Next on the walk: `check.py`, then `fnx.transforms`.
+allows is done: `x * 1` is `x`, but `x * 0` and `x + 0.0` stay. An equation that has an
+effect stays, and so does the order of such equations. Runs after every trace and every
+transformation. Next on the walk: `check.py`, then `fnx.transforms`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def simplify(program: Program) -> Program:
         if simple is not None:
             replaced[eqn.outputs[0]] = simple
             continue
-        earlier = known.setdefault(_value_key(eqn), eqn)
+        earlier = eqn if eqn.effect else known.setdefault(_value_key(eqn), eqn)
         if earlier is eqn:
             eqns.append(eqn)
             makers.update(dict.fromkeys(eqn.outputs, eqn))
@@ -91,7 +92,7 @@ def _live(eqns: list[Eqn], outputs: tuple[Atom, ...]) -> tuple[Eqn, ...]:
     needed = {atom for atom in outputs if isinstance(atom, Var)}
     kept = []
     for eqn in reversed(eqns):
-        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+        if eqn.effect or not needed.isdisjoint(eqn.outputs):
             if eqn.primitive.multiple:
                 eqn = eqn.primitive.pruned(eqn, [v in needed for v in eqn.outputs])
             kept.append(eqn)
@@ -103,6 +104,6 @@ def needed_inputs(program: Program, used: Sequence[bool]) -> tuple[bool, ...]:
     """Which inputs of a program the used ones of its outputs depend on."""
     needed = {a for a, is_used in zip(program.outputs, used, strict=True) if is_used}
     for eqn in reversed(program.eqns):
-        if eqn.primitive.effect or not needed.isdisjoint(eqn.outputs):
+        if eqn.effect or not needed.isdisjoint(eqn.outputs):
             needed.update(eqn.inputs)
     return tuple([var in needed for var in program.inputs])

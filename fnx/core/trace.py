@@ -5,7 +5,8 @@ it appends an equation to the innermost builder. A tracer of an outer trace, or 
 concrete array, that an inner trace meets becomes a captured input of the inner program,
 so that nested derivatives cannot be confused with each other.
 A trace may know the values of its inputs (`grad` of a concrete array); then Python may
-ask a tracer for its value, and the equations it depends on are evaluated on demand.
+ask a tracer for its value, and the equations it depends on are evaluated on demand,
+without their effects: those happen once, when the program runs.
 Next on the walk: `simplify.py`, then the transformations.
 """
 
@@ -23,7 +24,7 @@ import numpy as np
 from fnx import errors
 from fnx.core import hooks
 from fnx.core.array import Array
-from fnx.core.program import Atom, Eqn, Literal, Program, Var
+from fnx.core.program import Atom, Eqn, Literal, Program, Var, silent
 from fnx.core.types import ArrayType
 from fnx.errors import BACKWARD, DERIVATIVE, Source, user_source
 from fnx.records import record
@@ -139,12 +140,17 @@ class Builder:
         return found[0]
 
     def _check_outer(self, tracer: Tracer) -> None:
+        if not self.reaches(tracer):
+            raise leaked(tracer)
+
+    def reaches(self, tracer: Tracer) -> bool:
+        """Whether a tracer belongs to this trace, or to one around it."""
         builder: Builder | None = self
         while builder is not None:
             if builder is tracer.builder or id(tracer) in builder.captured:
-                return
+                return True
             builder = builder.outer
-        raise leaked(tracer)
+        return False
 
     def add(
         self, primitive: Primitive, args: Sequence[Any], params: Mapping[str, Any]
@@ -170,7 +176,7 @@ class Builder:
         if unknown:
             raise self._unknown_value(atom, unknown)
         with suspended():
-            for eqn in self._slice(atom)[1]:
+            for eqn in map(silent, self._slice(atom)[1]):
                 args = [self._known(a) for a in eqn.inputs]
                 results = bind(eqn.primitive, args, eqn.params)
                 many = results if eqn.primitive.multiple else (results,)
@@ -192,13 +198,22 @@ class Builder:
         for var in self._slice(atom)[0]:
             value = self.values.get(var)
             if value is None:
-                names.append(self.names[var])
+                names.append(self._name(var))
             elif isinstance(value, Tracer):
                 names += value.builder.unknown_inputs(value.atom)
         return names
 
+    def _name(self, var: Var) -> str:
+        eqn = self.makers.get(var)
+        if eqn is not None:
+            return f"a result of {eqn.primitive.name}"
+        return self.names[var]
+
     def _slice(self, atom: Atom) -> tuple[list[Var], list[Eqn]]:
-        """Inputs and equations (in order) that an atom needs and that have no value."""
+        """Inputs and equations (in order) that an atom needs and that have no value.
+
+        What an effect gives is among the inputs.
+        """
         leaves: list[Var] = []
         needed: set[int] = set()
         seen: set[Var] = set()
@@ -209,7 +224,7 @@ class Builder:
                 continue
             seen.add(var)
             eqn = self.makers.get(var)
-            if var in self.values or eqn is None:
+            if var in self.values or eqn is None or silent(eqn).effect:
                 leaves.append(var)
             elif id(eqn) not in needed:
                 needed.add(id(eqn))
@@ -310,6 +325,11 @@ def constant(literal: Literal) -> Array:
 def tracing() -> bool:
     """Whether a trace is in progress in this thread."""
     return _state.builder is not None
+
+
+def is_alive(tracer: Tracer) -> bool:
+    """Whether the trace that made a tracer is in progress in this thread."""
+    return _state.builder is not None and _state.builder.reaches(tracer)
 
 
 def leaked(tracer: Tracer) -> Exception:

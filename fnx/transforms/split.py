@@ -80,7 +80,8 @@ def _sort_equations(
     """The equations of the two parts; `available` grows to all known variables."""
     early, late = [], []
     for eqn in program.eqns:
-        if not any(isinstance(a, Var) for a in eqn.inputs):
+        constant = not any(isinstance(a, Var) for a in eqn.inputs)
+        if constant and not eqn.primitive.multiple:
             # Constants are cheaper made twice than kept as residuals.
             early.append(eqn)
             late.append(eqn)

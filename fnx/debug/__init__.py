@@ -1,0 +1,11 @@
+"""fnx.debug: to look into programs while they run.
+
+`print`, `callback` and `breakpoint` have the names and arguments of `jax.debug`. They
+are effects: each happens once, in the order of the program, in compiled code too.
+The walk begins with `printing.py`.
+"""
+
+from fnx.debug.breakpoints import breakpoint
+from fnx.debug.printing import callback, print
+
+__all__ = ["breakpoint", "callback", "print"]

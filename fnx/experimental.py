@@ -1,0 +1,5 @@
+"""fnx.experimental: names that JAX has under `jax.experimental`, for ported scripts."""
+
+from fnx.api.callbacks import io_callback
+
+__all__ = ["io_callback"]
