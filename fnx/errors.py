@@ -288,15 +288,20 @@ def api_boundary(function: Callable[P, R]) -> Callable[P, R]:
     def boundary(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return function(*args, **kwargs)
-        except Exception as error:
-            if _frames_hidden and _is_users(error):
-                error.__traceback__ = _without_internal(error.__traceback__)
+        except BaseException as error:
+            hide_internal(error)
             raise
 
     return boundary
 
 
-def _is_users(error: Exception) -> bool:
+def hide_internal(error: BaseException) -> None:
+    """Take fnx's own frames out of the traceback of a user's error."""
+    if _frames_hidden and _is_users(error):
+        error.__traceback__ = _without_internal(error.__traceback__)
+
+
+def _is_users(error: BaseException) -> bool:
     if isinstance(error, FnxError):
         return not isinstance(error, MissingRule | InternalError)
     last = error.__traceback__

@@ -115,13 +115,17 @@ class Jitted:
         except TypeError:
             check_hashable(self._asker, divided)
             raise
-        if entry is None:
-            return self._first_call(key, divided, leaves, treedef)
-        self._hits += 1
-        entry.calls.slow += 1
-        if entry.calls.slow in TURNS and not hooks.busy:
-            self._add_path(entry, divided, treedef, tuple(kwargs))
-        return self._apply(entry, leaves)
+        try:
+            if entry is None:
+                return self._first_call(key, divided, leaves, treedef)
+            self._hits += 1
+            entry.calls.slow += 1
+            if entry.calls.slow in TURNS and not hooks.busy:
+                self._add_path(entry, divided, treedef, tuple(kwargs))
+            return self._apply(entry, leaves)
+        except BaseException as error:
+            errors.hide_internal(error)
+            raise
 
     def _add_path(
         self, entry: Entry, divided: Divided, treedef: PyTreeDef, names: tuple[str, ...]
@@ -161,7 +165,6 @@ class Jitted:
     def _asker(self) -> str:
         return f"jit of {name_of(self._function)}"
 
-    @errors.api_boundary
     def _first_call(
         self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
     ) -> Any:

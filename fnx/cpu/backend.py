@@ -10,46 +10,42 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fnx import errors
 from fnx.config import config
 from fnx.cpu import jit
-from fnx.cpu.driver import HOST, Hosted, print_plan
+from fnx.cpu.driver import Hosted, print_plan
+from fnx.cpu.effort import rounds
 from fnx.cpu.emit import RUN
-from fnx.cpu.entry import memory
+from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
-from fnx.cpu.grain import kernel_rounds
 from fnx.cpu.library import (
     BLAS_BEGIN,
     BLAS_END,
     blas_address,
     blas_threads_address,
 )
+from fnx.cpu.python import CALL, SERVE
 from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import run_address
 from fnx.records import record
 from fnx.runtime.backend import CallForm
 from fnx.runtime.plan import (
-    BranchStep,
-    CopyStep,
-    KernelStep,
     Literal,
-    LoopStep,
     Place,
     Plan,
-    Step,
 )
 
 Arrays = Sequence[np.ndarray[Any, Any]]
-_HostCall = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p
-)
+# The function lets other Python threads run, and cannot fail; or it lets them run, too,
+# and leaves an exception set if it fails.
 _Run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_Call = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 # Letting other Python threads run costs a tenth of a microsecond and more; a plan that
 # does less than this many rounds of a loop is over before they would get going.
@@ -91,7 +87,7 @@ class CpuBackend:
             hosts=tuple(printed.hosts),
             code=jit.assemble_module(module, num_threads()),
             symbols=tuple(sorted(printed.symbols)),
-            rounds=sum(map(_rounds, plan.steps)),
+            rounds=sum(map(rounds, plan.steps)),
         )
 
     def load(self, compiled: Compiled) -> _NativePlan:
@@ -110,18 +106,24 @@ class _NativePlan:
         self.outputs = compiled.plan.outputs
         self.hosts = compiled.hosts
         self.rounds = compiled.rounds
-        self.callback = _HostCall(self._serve)
+        self.serve = self._serve  # kept: the code has its address
         imports = {name: self._address(name) for name in compiled.symbols}
-        self.code = jit.load(compiled.code, ["run"], imports)
-        self.function = _Run(self.code.address("run"))
+        exports = ["run", CALL] if _calls_python(compiled) else ["run"]
+        self.code = jit.load(compiled.code, exports, imports)
+        self.function: Any = (
+            _Call(self.code.address(CALL))
+            if _calls_python(compiled)
+            else _Run(self.code.address("run"))
+        )
         self.arenas: list[np.ndarray[Any, Any]] = []
-        self.failures: dict[int, BaseException] = {}
         self.cell: ArenaCell | None = None
 
     def _address(self, symbol: str) -> int:
         """Where a symbol is in this process; `ImportError` if it is not."""
-        if symbol == HOST:
-            return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+        if symbol == SERVE:
+            return id(self.serve)
+        if symbol.startswith("Py"):
+            return layout.python_address(symbol)
         if symbol == RUN:
             return run_address()
         if symbol in (BLAS_BEGIN, BLAS_END):
@@ -136,9 +138,7 @@ class _NativePlan:
         pointers = (ctypes.c_void_p * len(everything))(
             *[array.ctypes.data for array in everything]
         )
-        address = ctypes.addressof(pointers)
-        if self.function(address):
-            self._raise(address)
+        self.function(ctypes.addressof(pointers))
         self.arenas.append(arena)
         return outputs
 
@@ -154,13 +154,8 @@ class _NativePlan:
             self.cell,
             form,
             release=self.rounds > _SHORT_ROUNDS,
-            failed=self._raise,
             keep=self,
         )
-
-    def _raise(self, address: int) -> None:
-        """Raises what a host step of the call with these pointers raised."""
-        raise self.failures.pop(address)
 
     def _arena(self) -> np.ndarray[Any, Any]:
         # Fresh pages cost more than most programs, so arenas are kept; calls from
@@ -170,14 +165,14 @@ class _NativePlan:
         except IndexError:
             return np.empty(max(self.plan.arena, 1), np.uint8)
 
-    def _serve(self, number: int, operands: int, call: int) -> int:
-        """Runs a host step on the memory of a call; 1 if it raised."""
-        try:
-            _run_host(self.hosts[number], operands)
-        except BaseException as error:  # carried through native code to the caller
-            self.failures[call] = error
-            return 1
-        return 0
+    @errors.api_boundary
+    def _serve(self, number: int, operands: int) -> None:
+        """Runs a host step on the addresses of its inputs and outputs."""
+        _run_host(self.hosts[number], operands)
+
+
+def _calls_python(compiled: Compiled) -> bool:
+    return "PyEval_SaveThread" in compiled.symbols
 
 
 def _run_host(step: Hosted, operands: int) -> None:
@@ -205,20 +200,6 @@ def _view(address: int | None, type: Any) -> Any:
     nbytes = type.size * type.dtype.itemsize
     memory = (ctypes.c_uint8 * nbytes).from_address(address or 0)
     return np.frombuffer(memory, type.dtype).reshape(type.shape)
-
-
-def _rounds(step: Step) -> float:
-    """How many rounds of its loops a step runs; infinitely many if nobody knows."""
-    match step:
-        case KernelStep(kernel, _):
-            return kernel_rounds(kernel)
-        case CopyStep(_, _, nbytes):
-            return nbytes / 64
-        case BranchStep(branches=plans):
-            return max(sum(map(_rounds, plan.steps)) for plan in plans)
-        case LoopStep(body, test=None, length=int(length)):
-            return length * (1 + sum(map(_rounds, body.steps)))
-    return math.inf
 
 
 BACKEND = CpuBackend()

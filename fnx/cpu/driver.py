@@ -2,8 +2,8 @@
 
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
-`emit.py` prints, matrix products are calls of BLAS, host steps call back into Python
-and end the run when that fails. The plans that branches and loops hold are printed in
+`emit.py` prints, matrix products are calls of BLAS, host steps call Python, and end the
+run when that fails (`python.py`). The plans that branches and loops hold are printed in
 their place. Next on the walk: `flow.py`, then `backend.py`.
 """
 
@@ -13,10 +13,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from fnx.cpu.emit import RUN, Module, call_text
-from fnx.cpu.flow import is_tight, loop_places, print_flow
+from fnx.cpu.flow import is_tight, looks, loop_places, print_flow
 from fnx.cpu.grain import shares
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
+from fnx.cpu.python import define
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
 from fnx.records import record
@@ -34,14 +35,6 @@ from fnx.runtime.plan import (
     held_plans,
 )
 
-HOST = "fnx_host"
-"""The symbol of the callback into Python, `i32 (i64 step, ptr operands, ptr pointers)`.
-
-The operands are addresses of the step's inputs and outputs, the pointers those that the
-plan was called with, which tell this call from others.
-"""
-
-
 BASE = Place("base", 0)
 """The start of a plan's arena."""
 
@@ -50,8 +43,9 @@ BASE = Place("base", 0)
 class Printed:
     """The module of a plan, what it must be linked with, and its callbacks.
 
-    Symbols are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN` and `HOST`:
-    the text holds no address, so that its machine code serves other processes too.
+    Symbols are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN`, functions
+    of Python's, and `SERVE`: the text holds no address, so that its machine code serves
+    other processes too.
     """
 
     module: Module
@@ -68,15 +62,18 @@ def print_plan(plan: Plan) -> Printed:
     function = Function()
     Driver(plan, function, {}).run()
     function.restore_threads()
-    function.module.define(function.text())
-    return Printed(function.module, function.symbols, function.hosts)
+    module = function.module
+    module.define(function.text())
+    python = define(module, bool(function.hosts), function.deadline is not None)
+    return Printed(module, function.symbols | python, function.hosts)
 
 
 class Function:
     """The function of a plan while it is printed, with the plans that it holds.
 
     A tight loop has a function of its own, called from the one around it, in a module
-    of its own; its pointers are in memory at `%operands`.
+    of its own; its pointers are in memory at `%operands`. `deadline` is the address of
+    when to look for signals, which all loops of a call share.
     """
 
     def __init__(self, name: str = "run", around: Function | None = None) -> None:
@@ -94,6 +91,7 @@ class Function:
         self.numbers = 0
         self.operands: str | None = None  # memory for those of a product
         self.in_blas = False  # whether BLAS is told to use one thread
+        self.deadline: str | None = None
 
     def text(self) -> str:
         """The whole function."""
@@ -152,25 +150,46 @@ class Function:
         self.in_blas = False
 
     def host(self, step: Hosted, operands: Sequence[str]) -> None:
-        """Calls back into Python, and leaves if that failed."""
+        """Calls Python, and leaves if that failed."""
         self.restore_threads()
         array = self.array(len(operands))
         for number, pointer in enumerate(operands):
             self.put(array, number, pointer)
-        callee = self.external(HOST, "i32", "i64, ptr, ptr")
         number = len(self.hosts)
         self.hosts.append(step)
-        self.checked(f"{callee}(i64 {number}, ptr {array}, ptr %pointers)")
+        if self.is_tight:
+            declared = "declare i32 @call_python(i64, ptr)"
+            self.module.declare("call_python", declared)
+        self.checked(f"@call_python(i64 {number}, ptr {array})")
+
+    def look_for_signals(self) -> None:
+        """Looks at the clock, and for signals if it is time; leaves if one raised."""
+        if self.is_tight:
+            self.module.declare("look", "declare i32 @look(ptr)")
+        self.checked(f"@look(ptr {self.common_deadline()})")
+
+    def common_deadline(self) -> str:
+        """The deadline of this call, which is 0 until somebody looks at the clock."""
+        if self.deadline is None:
+            self.deadline = "%deadline"
+            self.allocated += ["%deadline = alloca i64", "store i64 0, ptr %deadline"]
+        return self.deadline
 
     def checked(self, call: str) -> None:
         """Calls what gives 0, and leaves if it gives something else."""
         result, after = f"%result{self.number()}", self.label("after")
+        stop = self.label("stop") if self.in_blas else "failed"
         self.lines += [
             f"{result} = call i32 {call}",
             f"{result}.bad = icmp ne i32 {result}, 0",
-            f"br i1 {result}.bad, label %failed, label %{after}",
-            f"{after}:",
+            f"br i1 {result}.bad, label %{stop}, label %{after}",
         ]
+        if self.in_blas:
+            self.lines.append(f"{stop}:")
+            self.restore_threads()
+            self.in_blas = True  # that block never goes on
+            self.lines.append("br label %failed")
+        self.lines.append(f"{after}:")
 
     def copy(self, target: str, source: str, nbytes: int) -> None:
         """Copies so many bytes from one address to another."""
@@ -235,12 +254,16 @@ class Driver:
         outer = self.function
         inner = Function(outer.label("loop"), outer)
         places = loop_places(step)
-        array = outer.array(len(places))
+        array = outer.array(len(places) + 1)
         registers = {}
         for number, place in enumerate(places):
             outer.put(array, number, self.pointer(place))
             registers[place] = f"%operand{number}"
             inner.lines += _loaded(registers[place], "%operands", number)
+        if looks(step):
+            outer.put(array, len(places), outer.common_deadline())
+            inner.deadline = "%deadline"
+            inner.lines += _loaded(inner.deadline, "%operands", len(places))
         print_flow(Driver(self.plan, inner, registers), step)
         inner.module.define(inner.text())
         outer.module.declare(inner.name, f"declare i32 @{inner.name}(ptr, ptr)")

@@ -13,7 +13,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fnx.cpu.effort import one_round
 from fnx.cpu.grain import kernel_rounds
+from fnx.cpu.python import has_clock
 from fnx.runtime.plan import (
     BranchStep,
     Carry,
@@ -24,6 +26,7 @@ from fnx.runtime.plan import (
     Place,
     Plan,
     Rows,
+    all_steps,
     held_plans,
 )
 
@@ -36,6 +39,14 @@ TIGHT = 256
 SMALL = 64
 """A carry of at most so many bytes is copied back after a round: its two places need
 no registers then, which a loop with many carries has not."""
+
+UNSEEN = 2**14
+"""So many rounds of inner loops pass between two looks at the clock: that takes longer
+than a round, and should take less than a hundredth of the time between them."""
+
+UNSEEN_UNKNOWN = 16
+"""The same for rounds of which nobody knows how long they take. If one takes long,
+there is a loop in it that looks itself."""
 
 _BASE = Place("base", 0)
 
@@ -58,6 +69,23 @@ def loop_places(step: LoopStep) -> list[Place]:
     places += [] if step.counter is None else [step.counter]
     places += [] if step.test is None else step.test.consts
     return list(dict.fromkeys(places))
+
+
+def looks(step: LoopStep) -> bool:
+    """Whether a loop looks for signals, or one in it."""
+    held = [inner for plan in held_plans(step) for inner in all_steps(plan)]
+    loops = [step, *[inner for inner in held if isinstance(inner, LoopStep)]]
+    return any(_period(loop) for loop in loops)
+
+
+def _period(step: LoopStep) -> int:
+    """After how many rounds a loop looks for signals; 0 if it never does."""
+    if not has_clock():
+        return 0
+    effort = one_round(step)
+    period = UNSEEN_UNKNOWN if math.isinf(effort) else max(int(UNSEEN / effort), 1)
+    is_short = step.length is not None and step.length <= period
+    return 0 if is_short else period
 
 
 def is_tight(step: LoopStep) -> bool:
@@ -154,9 +182,13 @@ class _Loop:
         self.results = [driver.pointer(rows.place) for rows in step.results]
         arena = max(plan.arena for plan in held_plans(step))
         self.scratch = self.place(step.scratch, arena)
+        self.period = _period(step)
 
     def run(self) -> None:
-        """The blocks of the loop: enter, head, round, next, leave."""
+        """The blocks of the loop: enter, head, round, next, leave.
+
+        A long loop makes its rounds in stretches, between which it looks for signals.
+        """
         name, step = self.name, self.step
         limit = self.limit()
         tests = [] if step.test is None else list(step.test.consts)
@@ -165,6 +197,8 @@ class _Loop:
         counter = "" if step.counter is None else self.driver.pointer(step.counter)
         self.begin()
         self.write(f"br label %{name}.enter", f"{name}.enter:")
+        if self.period:
+            self.stretch("" if step.test else limit)
         self.write(f"br label %{name}.head", f"{name}.head:")
         self.phis()
         if step.test is None:
@@ -193,6 +227,11 @@ class _Loop:
         """Appends instructions."""
         self.function.lines += lines
 
+    def declare(self, name: str) -> None:
+        """Declares an operation of LLVM's on two integers."""
+        declared = f"declare i64 @llvm.{name}.i64(i64, i64)"
+        self.function.module.declare(f"llvm.{name}.i64", declared)
+
     # -- where the carry is
 
     def moves(self, slot: Carry) -> bool:
@@ -218,17 +257,61 @@ class _Loop:
     def phis(self) -> None:
         """The round, and for each carry where it is and where the next one goes."""
         i = self.register("i")
-        enter, next_ = f"%{self.name}.enter", f"%{self.name}.next"
-        self.write(f"{i} = phi i64 [ 0, {enter} ], [ {i}.next, {next_} ]")
+        before = f"%{self.name}.{'stretch' if self.period else 'enter'}"
+        next_ = f"%{self.name}.next"
+        begin = f"{i}.from" if self.period else "0"
+        self.write(f"{i} = phi i64 [ {begin}, {before} ], [ {i}.next, {next_} ]")
         for number, slot in enumerate(self.step.carry):
             if self.moves(slot):
                 here, there = self.here(number), self.there(number)
                 first, second = self.starts[number], self.ends[number]
+                if self.period:
+                    first, second = f"{here}.from", f"{there}.from"
                 self.write(
-                    f"{here} = phi ptr [ {first}, {enter} ], [ {there}, {next_} ]",
-                    f"{there} = phi ptr [ {second}, {enter} ], "
+                    f"{here} = phi ptr [ {first}, {before} ], [ {there}, {next_} ]",
+                    f"{there} = phi ptr [ {second}, {before} ], "
                     f"[ {there}.next, {next_} ]",
                 )
+
+    # -- looking for signals
+
+    def stretch(self, limit: str) -> None:
+        """Begins with so many rounds, from where the stretch before has ended."""
+        name, i = self.name, self.register("i")
+        enter, looked = f"%{name}.enter", f"%{name}.looked"
+        self.write(
+            f"br label %{name}.stretch",
+            f"{name}.stretch:",
+            f"{i}.from = phi i64 [ 0, {enter} ], [ {i}, {looked} ]",
+        )
+        for number, slot in enumerate(self.step.carry):
+            if self.moves(slot):
+                ends = (self.here(number), self.starts), (self.there(number), self.ends)
+                self.write(
+                    *[
+                        f"{at}.from = phi ptr [ {first[number]}, {enter} ], "
+                        f"[ {at}, {looked} ]"
+                        for at, first in ends
+                    ]
+                )
+        if not limit:
+            self.write(f"{i}.end = add i64 {i}.from, {self.period}")
+            return
+        self.declare("smin")
+        self.write(
+            f"{i}.far = add i64 {i}.from, {self.period}",
+            f"{i}.end = call i64 @llvm.smin.i64(i64 {i}.far, i64 {limit})",
+        )
+
+    def look(self) -> None:
+        """Looks for signals, then begins the next stretch."""
+        self.write(f"{self.name}.look:")
+        self.function.look_for_signals()
+        self.write(
+            f"br label %{self.name}.looked",
+            f"{self.name}.looked:",
+            f"br label %{self.name}.stretch",
+        )
 
     def advance(self) -> None:
         """The next round writes where this one read, but never where the loop began."""
@@ -251,9 +334,8 @@ class _Loop:
         if step.count is None:
             return "" if step.length is None else str(step.length)
         count, high = self.register("count"), self.register("limit")
-        for name in ("smax", "smin"):
-            declared = f"declare i64 @llvm.{name}.i64(i64, i64)"
-            self.function.module.declare(f"llvm.{name}.i64", declared)
+        self.declare("smax")
+        self.declare("smin")
         self.write(
             f"{count} = load i32, ptr {self.driver.pointer(step.count)}",
             f"{count}.wide = sext i32 {count} to i64",
@@ -264,15 +346,31 @@ class _Loop:
 
     def count(self, limit: str) -> None:
         """Goes on to a round while there are some left."""
-        more = self.register("more")
+        name, i, more = self.name, self.register("i"), self.register("more")
+        if self.period:
+            self.write(
+                f"{i}.on = icmp slt i64 {i}, {i}.end",
+                f"br i1 {i}.on, label %{name}.round, label %{name}.pause",
+                f"{name}.pause:",
+            )
+        going_on = "look" if self.period else "round"
         self.write(
-            f"{more} = icmp slt i64 {self.register('i')}, {limit}",
-            f"br i1 {more}, label %{self.name}.round, label %{self.name}.leave",
+            f"{more} = icmp slt i64 {i}, {limit}",
+            f"br i1 {more}, label %{name}.{going_on}, label %{name}.leave",
         )
+        if self.period:
+            self.look()
 
     def ask(self, test: Plan, inputs: Sequence[str], answer: str, limit: str) -> None:
         """Goes on to a round if the test says so."""
-        name, result = self.name, self.register("answer")
+        name, result, i = self.name, self.register("answer"), self.register("i")
+        if self.period:
+            self.write(
+                f"{i}.pause = icmp eq i64 {i}, {i}.end",
+                f"br i1 {i}.pause, label %{name}.look, label %{name}.on",
+            )
+            self.look()
+            self.write(f"{name}.on:")
         pointers = _pointers(test, inputs, test.outputs, [answer], self.scratch)
         self.driver.held(test, pointers)
         target = f"{name}.room" if limit else f"{name}.round"

@@ -156,7 +156,6 @@ class NativeCalls:
             ArenaCell(),
             form,
             release=release,
-            failed=print,  # steps do not fail
             keep=(keep, self.code),
             data=data,
         )
@@ -270,7 +269,7 @@ def _test_table(run: int, kinds: dict[str, Any]) -> Table:
     args = {"x": Leaf(0, "array")}, [None, Leaf(1, "float")]
     result = Leaf(0), {"flat": Leaf(1), "none": None}
     form = CallForm(args, (), result, (), 32, True)
-    table = make_table(plan, run, ArenaCell(), form, release=True, failed=print)
+    table = make_table(plan, run, ArenaCell(), form, release=True)
     if table is None:
         raise Unsupported("the table of the test cannot be expressed")
     return table

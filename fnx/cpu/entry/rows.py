@@ -39,9 +39,8 @@ class Word(IntEnum):
     STACK = 16  # frame: where the result is built
     RUN = 17  # the plan's function
     RELEASE = 18  # whether other Python threads may run meanwhile
-    FAILED = 19  # called with the address of the pointers if the plan fails
-    HITS = 20  # counts the calls
-    DATA = 21  # the second argument of the plan's function
+    HITS = 19  # counts the calls
+    DATA = 20  # the second argument of the plan's function
 
 
 class Check(IntEnum):

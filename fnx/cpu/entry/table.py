@@ -9,7 +9,7 @@ scalars without a row. Next on the walk: `__init__.py`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,7 +109,6 @@ def make_table(
     form: CallForm,
     *,
     release: bool,
-    failed: Callable[[int], None],
     keep: Any = None,
     data: int = 0,
 ) -> Table | None:
@@ -124,14 +123,13 @@ def make_table(
         builder.results()
     except _Inexpressible:
         return None
-    builder.kept += [cell, failed, keep]
+    builder.kept += [cell, keep]
     return builder.finish(
         {
             Word.ARENA: plan.arena,
             Word.ARENA_CELL: cell.address,
             Word.RUN: run,
             Word.RELEASE: int(release),
-            Word.FAILED: id(failed),
             Word.DATA: data,
         }
     )

@@ -73,7 +73,6 @@ _DECLARED = {
     "PyList_SetItem": "i32 @PyList_SetItem(ptr, i64, ptr)",
     "PyList_Size": "i64 @PyList_Size(ptr)",
     "PyLong_AsLongLongAndOverflow": "i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)",
-    "PyLong_FromVoidPtr": "ptr @PyLong_FromVoidPtr(ptr)",
     "PyMem_RawFree": "void @PyMem_RawFree(ptr)",
     "PyMem_RawMalloc": "ptr @PyMem_RawMalloc(i64)",
     "PyObject_Vectorcall": "ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
