@@ -26,6 +26,7 @@ from fnx.api.held import (
     tuple_tree,
 )
 from fnx.api.jit import jit_is_disabled
+from fnx.api.progress import Progress, progress_of, reporting
 from fnx.api.rounds import Body, Pace, run, segment, unrolling
 from fnx.api.vmap import moved, vmap
 from fnx.control.while_loop import Rounds
@@ -54,6 +55,8 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
     checkpoint: int | str | None = None,
+    *,
+    progress: bool | str = False,
 ) -> tuple[Any, Any]:
     """Applies `carry, y = f(carry, x)` to row after row: the last carry, all the y.
 
@@ -69,6 +72,11 @@ def scan(
     of every k-th round alone, and computes k rounds again when it comes to them: less
     memory for one more forward pass. `"sqrt"` is the k near the square root of the
     length, which takes the least memory if a round computes about as much as its carry.
+
+    With `progress`, a bar shows how many rounds are done, on standard error: tqdm's if
+    that is installed, else a line of text at every tenth of the way. A string is what
+    stands beside it, instead of the name of `f`. Of a derivative it shows the rounds
+    that compute the value, and of a mapped loop the rounds of all members together.
 
     Raises `TreeError` and `ShapeError` where the carry changes or lengths differ,
     `ArgumentError` where `f` returns no pair or nothing tells the length, and for
@@ -86,19 +94,29 @@ def scan(
         unrolling("scan", unroll, count),
         segment("scan", checkpoint, count),
     )
-    return _scan("scan", f, init, rows, pace)
+    bar = progress_of(name_of(f), progress, count)
+    return _scan("scan", f, init, rows, pace, bar)
 
 
 def _scan(
-    asker: str, f: Callable[[Any, Any], Any], init: Any, rows: Operand, pace: Pace
+    asker: str,
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    rows: Operand,
+    pace: Pace,
+    bar: Progress | None = None,
 ) -> tuple[Any, Any]:
     """A scan whose options are checked."""
     if jit_is_disabled():
-        return _plain_scan(f, init, rows, pace.length, pace.reverse)
+        return _plain_scan(f, init, rows, pace, bar)
     start = Operand.of(asker, "init", init)
     step = _steady(asker, f, start, rows=rows, pairs=True)
     body = Body(step.held.program, step.held.captured)
-    results = run(body, step.start, rows.leaves, pace)
+    leaves = rows.leaves
+    if bar is not None:
+        body = reporting(body, bar, pace.reverse)
+        leaves = (*leaves, iota(shape=(pace.length,), dtype=dtypes.int32, axis=0))
+    results = run(body, step.start, leaves, pace)
     many = len(step.start)
     carry = step.carry_tree.unflatten(results[:many])
     return carry, step.rows_tree.unflatten(results[many:])
@@ -142,16 +160,22 @@ def _length(rows: Operand, length: int | None) -> int:
 
 
 def _plain_scan(
-    f: Callable[[Any, Any], Any], init: Any, rows: Operand, length: int, reverse: bool
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    rows: Operand,
+    pace: Pace,
+    bar: Progress | None,
 ) -> tuple[Any, Any]:
     """A Python loop, while jit is disabled."""
-    carry, found = init, {}
-    for i in reversed(range(length)) if reverse else range(length):
+    carry, found, order = init, {}, range(pace.length)
+    for i in reversed(order) if pace.reverse else order:
         x = rows.treedef.unflatten([leaf[i] for leaf in rows.leaves])
         carry, found[i] = f(carry, x)
+        if bar is not None and bar.is_due(len(found)):
+            bar.show(len(found))
     if not found:
         return carry, None
-    return carry, tree.map(_stack, *[found[i] for i in range(length)])
+    return carry, tree.map(_stack, *[found[i] for i in order])
 
 
 def _stack(*leaves: Any) -> Any:
