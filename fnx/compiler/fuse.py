@@ -566,10 +566,11 @@ def _own_cost(eqn: Eqn) -> int:
 
 def function_values(eqn: Eqn) -> int:
     """How many values of a function, such as `exp`, an equation computes."""
-    primitive, type = eqn.primitive, eqn.outputs[0].type
+    primitive = eqn.primitive
     elementwise = primitive.lanewise and primitive.reads == "once"
     if not elementwise or not primitive.has("element") or _own_cost(eqn) != _FUNCTION:
         return 0
+    type = eqn.outputs[0].type
     return type.size if dtypes.is_float(type.dtype) else 0
 
 

@@ -234,10 +234,15 @@ def silent(eqn: Eqn) -> Eqn:
 def _silent_param(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple([_silent_param(item) for item in value])
-    if not isinstance(value, Program) or not value.effect:
-        return value
-    kept = [silent(eqn) for eqn in value.eqns if eqn.outputs or not eqn.effect]
-    return Program(value.inputs, tuple(kept), value.outputs)
+    return silent_program(value) if isinstance(value, Program) else value
+
+
+def silent_program(program: Program) -> Program:
+    """A program without what it does besides computing its outputs, as `silent`."""
+    if not program.effect:
+        return program
+    kept = [silent(eqn) for eqn in program.eqns if eqn.outputs or not eqn.effect]
+    return Program(program.inputs, tuple(kept), program.outputs)
 
 
 def walk(program: Program) -> Iterator[Eqn]:

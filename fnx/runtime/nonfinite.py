@@ -18,7 +18,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.config import config
 from fnx.core.primitive import Primitive
-from fnx.core.program import Eqn, Literal, Program, Var, sub_programs
+from fnx.core.program import Eqn, Literal, Program, Var, silent_program, sub_programs
 from fnx.core.reference import reference_values, value_of, watched
 from fnx.core.trace import current_source
 from fnx.errors import BACKWARD, DERIVATIVE, Source
@@ -77,8 +77,14 @@ def check_program(
     index = _first(marks[number])
     name = _name(np.asarray(results[number])[index])
     where = f"{output_names[number]}{_at(index)}"
-    found = _origin(program, arrays, number)
-    if isinstance(program.outputs[number], Literal):
+    quiet = silent_program(program)
+    found = None if quiet.effect else _origin(quiet, arrays, number)
+    if quiet.effect:
+        came = (
+            "  The program has effects, so that it is not run again to see where it "
+            "comes from."
+        )
+    elif isinstance(program.outputs[number], Literal):
         came = "  It is a constant: numbers alone were computed with while tracing."
     elif isinstance(found, int):
         bad = is_bad(arrays[found])

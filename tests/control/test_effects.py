@@ -464,3 +464,20 @@ def test_checkpoints_do_not_repeat_effects():
         c = np.sin(c) * np.float32(0.5)
     fnx.jit(fnx.grad(f))(0.5)
     noted(*wanted)
+
+
+def test_the_hunt_for_nans_does_not_repeat_effects():
+    def noting(x):
+        note("x", x)
+        return fnp.log(x)
+
+    def reading(x):
+        return fnp.log(read("y", x))
+
+    with fnx.debug_nans(True):
+        with pytest.raises(errors.NonFiniteError, match="log"):
+            fnx.jit(noting)(-1.0)
+        noted(("x", -1.0))
+        with pytest.raises(errors.NonFiniteError, match="has effects"):
+            fnx.jit(reading)(np.float32(-1))
+        noted(("y", -1.0))
