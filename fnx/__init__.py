@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.inspection import inspect
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
+    from fnx.api.jet import jet
     from fnx.api.misses import no_recompile
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.remat import checkpoint, remat
     from fnx.api.scopes import named_call, named_scope
+    from fnx.api.sparse import sparse_hessian, sparse_jacobian
     from fnx.api.switches import (
         debug_infs,
         debug_nans,
@@ -107,10 +109,12 @@ _LAZY_NAMES = {
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
+    "fnx.api.jet": "jet",
     "fnx.api.misses": "no_recompile",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
+    "fnx.api.sparse": "sparse_hessian sparse_jacobian",
     "fnx.api.switches": "debug_infs debug_nans explain_cache_misses log_compiles",
     "fnx.testing.compare": "check",
 }
@@ -164,6 +168,7 @@ __all__ = [
     "jacfwd",
     "jacobian",
     "jacrev",
+    "jet",
     "jit",
     "jvp",
     "lax",
@@ -187,6 +192,8 @@ __all__ = [
     "random",
     "remat",
     "set_num_threads",
+    "sparse_hessian",
+    "sparse_jacobian",
     "testing",
     "tree",
     "tree_util",

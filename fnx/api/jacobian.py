@@ -3,7 +3,7 @@
 Receives a function; gives one that linearizes it where it is called and applies the
 linear map, or its transpose, to every basis vector at once: the program is batched over
 the basis. The result is the output's tree, whose leaves are trees of the arguments.
-Next on the walk: `vmap.py`.
+Next on the walk: `sparse.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """fwd_and_bwd and hvp: the two passes of reverse mode apart, and one over the other.
 
 Receives a function; gives its forward and backward pass as two functions, or the
-product of its Hessian with a vector. Next on the walk: `jacobian.py`.
+product of its Hessian with a vector. Next on the walk: `jet.py`.
 """
 
 from __future__ import annotations

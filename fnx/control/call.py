@@ -16,6 +16,7 @@ from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs, simplify
 from fnx.core.types import ArrayType
 from fnx.transforms.batch import batch_program
+from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask
 from fnx.transforms.split import Split, split_program
@@ -72,6 +73,19 @@ class _Call(Primitive):
         count = len(program.outputs)
         return results[:count], spread(results[count:], out_moving)
 
+    def jet(
+        self,
+        primals: Sequence[Any],
+        series: Sequence[Any],
+        *,
+        program: Program,
+        name: str,
+    ) -> tuple[Any, Any]:
+        """Calls the program with derivatives."""
+        moved, given, out_moving, order = series_program(program, series)
+        results = call(*primals, *given, program=moved, name=name)
+        return series_results(results, out_moving, order)
+
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts:
         """Calls the two parts of the program."""
         parts = split_program(eqn.params["program"], tuple(known))
@@ -123,6 +137,29 @@ def spread(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
     """The values in the places that the mask marks, `None` in the others."""
     rest = iter(values)
     return [next(rest) if marked else None for marked in mask]
+
+
+def series_program(
+    program: Program, series: Sequence[Any]
+) -> tuple[Program, list[Any], Mask, int]:
+    """A program with derivatives, those that it is given, and what its outputs have.
+
+    The last is how many there are of each value that moves.
+    """
+    moving = tuple([terms is not None for terms in series])
+    order = next(len(terms) for terms in series if terms is not None)
+    moved, out_moving = jet_program(program, order, moving)
+    return moved, [t for terms in series for t in terms or ()], out_moving, order
+
+
+def series_results(
+    results: Sequence[Any], out_moving: Mask, order: int
+) -> tuple[Sequence[Any], list[Any]]:
+    """The outputs of a program with derivatives, and the derivatives of each."""
+    count = len(out_moving)
+    starts = range(count, len(results), order)
+    groups = [results[i : i + order] for i in starts]
+    return results[:count], spread(groups, out_moving)
 
 
 def split_equation(eqn: Eqn, known: Sequence[bool], parts: Split) -> Parts:

@@ -16,20 +16,31 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
-from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.call import (
+    Parts,
+    check_arguments,
+    chosen,
+    series_results,
+    spread,
+    with_outputs,
+)
 from fnx.control.held import (
     either,
     equation_like,
     filled,
+    flattened,
     new_vars,
+    order_of,
     others,
     with_axis,
     with_cotangents,
+    with_series,
     with_tangents,
     zeros,
 )
 from fnx.control.lanes import is_lanewise, lane_program, selected
 from fnx.control.scan import member_by_member
+from fnx.core.links import joined
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
@@ -42,6 +53,7 @@ from fnx.ops.reduce import reduce_or
 from fnx.ops.shape import scalar
 from fnx.records import record
 from fnx.transforms.batch import batch_program
+from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.split import Split, split_program
@@ -87,6 +99,18 @@ class _Cond(Primitive):
         results = self(*primals, *given, branches=moved)
         count = len(branches[0].outputs)
         return results[:count], spread(results[count:], wanted)
+
+    def jet(
+        self, primals: Sequence[Any], series: Sequence[Any], *, branches: Branches
+    ) -> tuple[Any, Any]:
+        """The branch with derivatives."""
+        order = order_of(series)
+        moving = tuple([terms is not None for terms in series[1:]])
+        wanted = _any_of([jet_program(branch, order, moving)[1] for branch in branches])
+        moved = tuple([with_series(b, order, moving, wanted) for b in branches])
+        given = flattened(series[1:], moving)
+        results = self(*primals, *given, branches=moved)
+        return series_results(results, wanted, order)
 
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
         """Two choices by the same index; residuals of all branches share places."""
@@ -151,6 +175,18 @@ class _Cond(Primitive):
                 found = self(any_chose, mask, *operands, branches=(skip, run))
             results = selected(mask, found, results) if number else found
         return results, wanted
+
+    def dependences(
+        self,
+        follow: Any,
+        sets: Sequence[Any],
+        known: Sequence[Any],
+        *,
+        branches: Branches,
+    ) -> Sequence[Any]:
+        """What any branch depends on."""
+        found = [follow(branch, sets[1:], known[1:]) for branch in branches]
+        return [joined(row) for row in zip(*found, strict=True)]
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """Branches without the outputs, and the inputs, that nobody needs."""

@@ -27,7 +27,8 @@ from fnx.ops.families import along
 from fnx.ops.reduce import reduce_sum
 from fnx.ops.shape import zeros_like
 from fnx.transforms.batch import batch_program, batched
-from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.jvp import jvp_program
+from fnx.transforms.rewrite import Mask, alone, rewrite
 from fnx.transforms.transpose import transpose_program
 
 
@@ -90,6 +91,21 @@ class _CustomCall(Primitive):
     def body(self, *, program: Program, **rules: Any) -> Program:
         """The program: where nothing is differentiated the rules have no part."""
         return program
+
+    def dependences(
+        self, follow: Any, sets: Sequence[Any], known: Sequence[Any], **params: Any
+    ) -> Sequence[Any]:
+        """What the tangents that the rules give depend on."""
+        program: Program = params["program"]
+        moving = tuple([s is not None for s in sets])
+        single = alone(self, new_vars(program.input_types), params)
+        moved, reached = jvp_program(single, moving)
+        tangent = Program(
+            moved.inputs, moved.eqns, moved.outputs[len(program.outputs) :]
+        )
+        given = [s for s in sets if s is not None]
+        start = [*[None] * len(sets), *given]
+        return spread(follow(tangent, start, [*known, *[None] * len(given)]), reached)
 
     def transpose(
         self, ct: Any, *inputs: Any, program: Program, name: str, **rules: Any

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import dtypes
-from fnx.control.call import chosen, spread
+from fnx.control.call import chosen, series_results, spread
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis
 from fnx.core.program import Eqn, Program, Var
@@ -21,6 +21,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.families import along
 from fnx.ops.shape import full, zeros_like
 from fnx.transforms.batch import batch_program
+from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.transpose import transpose_program
@@ -43,6 +44,23 @@ def with_tangents(program: Program, moving: Mask, wanted: Mask) -> Program:
         return results[:count] + filled(tangents, wanted, program.output_types)
 
     return rewrite(run, moved.input_types, "jvp", program)
+
+
+@cached
+def with_series(program: Program, order: int, moving: Mask, wanted: Mask) -> Program:
+    """The program's outputs, then the derivatives of those outputs that are wanted.
+
+    Its inputs are followed by `order` derivatives of each of the moving ones.
+    """
+    moved, found = jet_program(program, order, moving)
+    if found == wanted:
+        return moved
+
+    def run(*args: Any) -> list[Any]:
+        outputs, terms = series_results(evaluate(moved, args), found, order)
+        return [*outputs, *flattened(existing(terms, outputs, order), wanted)]
+
+    return rewrite(run, moved.input_types, "jet", program)
 
 
 @cached
@@ -100,6 +118,24 @@ def instantiated(tangents: Sequence[Any], likes: Sequence[Any]) -> list[Any]:
     """Tangents or cotangents, `None` made zeros like the values beside them."""
     rows = zip(tangents, likes, strict=True)
     return [zeros_like(like) if t is None else t for t, like in rows]
+
+
+def flattened(series: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+    """The derivatives of the values that a mask marks, one after the other."""
+    return [t for terms in chosen(series, mask) for t in terms]
+
+
+def existing(series: Sequence[Any], likes: Sequence[Any], order: int) -> list[Any]:
+    """Derivatives, `None` made zeros like the values beside them."""
+    rows = zip(series, likes, strict=True)
+    return [
+        [zeros_like(like)] * order if terms is None else terms for terms, like in rows
+    ]
+
+
+def order_of(series: Sequence[Any]) -> int:
+    """How many derivatives there are of what moves."""
+    return next(len(terms) for terms in series if terms is not None)
 
 
 def inexact(types: Sequence[ArrayType]) -> Mask:

@@ -22,6 +22,8 @@ from fnx.control.call import (
     Parts,
     check_arguments,
     chosen,
+    series_program,
+    series_results,
     spread,
     with_outputs,
 )
@@ -119,6 +121,19 @@ class _Remat(Primitive):
         )
         ends, moves = parted(results, len(program.outputs))
         return ends, spread(moves, out_moving)
+
+    def jet(
+        self,
+        primals: Sequence[Any],
+        series: Sequence[Any],
+        *,
+        program: Program,
+        **rest: Any,
+    ) -> tuple[Any, Any]:
+        """The program with derivatives."""
+        moved, given, out_moving, order = series_program(program, series)
+        results = self(*primals, *given, program=moved, **rest)
+        return series_results(results, out_moving, order)
 
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
         """What is known and saved; and what is computed again, with the rest."""

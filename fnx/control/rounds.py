@@ -7,11 +7,12 @@ Next on the walk: `scan.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from fnx import errors
-from fnx.control.call import call, spread
+from fnx.control.call import call
 from fnx.control.held import arranged, new_vars, parted
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
@@ -45,11 +46,18 @@ def check_carry(
 
 
 def interleaved(
-    moved: Program, consts: int, carry: int, moving: Mask, wanted: Mask
+    moved: Program,
+    consts: int,
+    carry: int,
+    moving: Mask,
+    wanted: Mask,
+    width: int = 1,
 ) -> Program:
-    """A loop's program with tangents, each kind behind the values of that kind."""
-    numbers = iter(range(len(moving), len(moved.inputs)))
-    tangents = spread(list(numbers), moving)
+    """A loop's program with tangents, each kind behind the values of that kind.
+
+    There are `width` of them for everything that moves.
+    """
+    tangents = _groups(len(moving), moving, width)
     inputs: list[int] = []
     parts = zip(
         parted(range(len(moving)), consts, carry),
@@ -57,16 +65,23 @@ def interleaved(
         strict=True,
     )
     for values, moves in parts:
-        inputs += [*values, *[t for t in moves if t is not None]]
+        inputs += [*values, *[t for group in moves for t in group]]
     count = len(wanted)
-    ends = spread(list(range(count, len(moved.outputs))), wanted)
+    ends = _groups(count, wanted, width)
     outputs = [
         *range(carry),
-        *[t for t in ends[:carry] if t is not None],
+        *[t for group in ends[:carry] for t in group],
         *range(carry, count),
-        *[t for t in ends[carry:] if t is not None],
+        *[t for group in ends[carry:] for t in group],
     ]
     return arranged(moved, inputs, outputs)
+
+
+def _groups(first: int, mask: Mask, width: int) -> list[range]:
+    """The numbers of the tangents of each value, from `first` on."""
+    starts = itertools.accumulate([first, *[width * marked for marked in mask]])
+    rows = zip(starts, mask, strict=False)
+    return [range(start, start + width * marked) for start, marked in rows]
 
 
 # ---------------------------------------------------------------- batching

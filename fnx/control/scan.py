@@ -15,19 +15,30 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
-from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.call import (
+    Parts,
+    check_arguments,
+    chosen,
+    series_results,
+    spread,
+    with_outputs,
+)
 from fnx.control.fission import products_after, products_before, sums_after
 from fnx.control.held import (
     both,
     either,
     equation_like,
+    existing,
+    flattened,
     instantiated,
     new_vars,
+    order_of,
     others,
     parted,
     settled,
     with_axis,
     with_cotangents,
+    with_series,
     with_tangents,
     zeros,
 )
@@ -46,6 +57,7 @@ from fnx.control.rounds import (
     swapped,
     transposed_after_split,
 )
+from fnx.core.links import IndexSets, stacked_sets
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -59,6 +71,7 @@ from fnx.ops.reduce import reduce_max
 from fnx.ops.shape import broadcast_in_dim, iota
 from fnx.records import record
 from fnx.transforms.batch import batch_program
+from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.split import split_program
@@ -174,6 +187,48 @@ class _Scan(Primitive):
             *spread(y_moves, wanted[shape.carry :]),
         ]
 
+    def jet(
+        self,
+        primals: Sequence[Any],
+        series: Sequence[Any],
+        *,
+        program: Program,
+        shape: Shape,
+    ) -> tuple[Any, Any]:
+        """A scan whose carry holds the derivatives of what moves."""
+        order = order_of(series)
+        parts = shape.cut(primals[shape.first :])
+        terms = shape.cut(series[shape.first :])
+        consts, start, xs = [tuple([t is not None for t in part]) for part in terms]
+
+        def grow(carry: Mask) -> Mask:
+            found = jet_program(program, order, (*consts, *carry, *xs))[1]
+            return either(carry, found[: shape.carry])
+
+        carry = settled(start, grow)
+        moving = (*consts, *carry, *xs)
+        found = jet_program(program, order, moving)[1]
+        wanted = (*carry, *found[shape.carry :])
+        moved = with_series(program, order, moving, wanted)
+        carried = flattened(existing(terms[1], parts[1], order), carry)
+        results = self(
+            *primals[: shape.first],
+            *[*parts[0], *flattened(terms[0], consts)],
+            *[*parts[1], *carried],
+            *[*parts[2], *flattened(terms[2], xs)],
+            program=interleaved(
+                moved, shape.consts, shape.carry, moving, wanted, order
+            ),
+            shape=replace(
+                shape,
+                consts=shape.consts + order * sum(consts),
+                carry=shape.carry + len(carried),
+            ),
+        )
+        many = len(program.outputs) - shape.carry
+        ends, moves, ys, rest = parted(results, shape.carry, len(carried), many)
+        return series_results((*ends, *ys, *moves, *rest), wanted, order)
+
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
         """Two scans; the first stacks what the second reads of it."""
         shape: Shape = eqn.params["shape"]
@@ -228,6 +283,35 @@ class _Scan(Primitive):
         rows = zip(ys, wanted[shape.carry :], strict=True)
         return (*ends, *[swapped(y) if m else y for y, m in rows]), wanted
 
+    def dependences(
+        self,
+        follow: Any,
+        sets: Sequence[Any],
+        known: Sequence[Any],
+        *,
+        program: Program,
+        shape: Shape,
+    ) -> Sequence[Any] | None:
+        """Round by round, if there are few rounds."""
+        if shape.counted or shape.length > _FOLLOWED:
+            return None
+        consts, carry, xs = shape.cut(sets)
+        fixed, begin, rows = shape.cut(known)
+        types = program.output_types[shape.carry :]
+        stacks: list[list[Any]] = [[] for _ in types]
+        for i in range(shape.length)[:: -1 if shape.reverse else 1]:
+            parts = [x and _row(x, i, shape.length) for x in xs]
+            given = [None if row is None else row[i] for row in rows]
+            found = follow(program, [*consts, *carry, *parts], [*fixed, *begin, *given])
+            carry, ys = parted(found, shape.carry)
+            begin = (None,) * shape.carry  # another one in the next round
+            for stack, y in zip(stacks, ys, strict=True):
+                stack.append(y)
+        if shape.reverse:
+            stacks = [stack[::-1] for stack in stacks]
+        sizes = [type.size for type in types]
+        return [*carry, *map(stacked_sets, stacks, sizes)]
+
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """A scan without the results, and the carries, that nobody needs."""
         shape: Shape = eqn.params["shape"]
@@ -273,6 +357,15 @@ class _Scan(Primitive):
 
 
 scan = _Scan("scan")
+
+
+_FOLLOWED = 4096
+"""How many rounds are looked at, one by one, for what depends on what."""
+
+
+def _row(sets: IndexSets, row: int, length: int) -> IndexSets:
+    size = sets.count // length
+    return sets.part(row * size, (row + 1) * size)
 
 
 def _rows(program: Program, shape: Shape) -> int:

@@ -16,17 +16,28 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
-from fnx.control.call import Parts, check_arguments, chosen, spread, with_outputs
+from fnx.control.call import (
+    Parts,
+    check_arguments,
+    chosen,
+    series_results,
+    spread,
+    with_outputs,
+)
 from fnx.control.held import (
     both,
     either,
     equation_like,
+    existing,
+    flattened,
     instantiated,
     new_vars,
+    order_of,
     others,
     parted,
     settled,
     with_axis,
+    with_series,
     with_tangents,
     zeros,
 )
@@ -44,6 +55,7 @@ from fnx.control.rounds import (
     transposed_after_split,
 )
 from fnx.control.scan import Shape, invariants_before, member_by_member, scan
+from fnx.core.links import equal, joined
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -57,6 +69,7 @@ from fnx.ops.parts import and_
 from fnx.ops.reduce import reduce_or
 from fnx.records import record
 from fnx.transforms.batch import batch_program
+from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.split import split_program
@@ -183,6 +196,46 @@ class _While(Primitive):
         moves = [*spread(end_moves, carry), None, *spread(row_moves, wanted[count:])]
         return (*ends, *number, *rows), moves
 
+    def jet(
+        self,
+        primals: Sequence[Any],
+        series: Sequence[Any],
+        *,
+        test: Program,
+        body: Program,
+        shape: Rounds,
+    ) -> tuple[Any, Any]:
+        """A loop whose carry holds the derivatives of what moves."""
+        order = order_of(series)
+        tests, fixed, start = shape.cut(primals)
+        _, fixed_terms, start_terms = shape.cut(series)
+        consts = tuple([terms is not None for terms in fixed_terms])
+        count = len(start)
+
+        def grow(carry: Mask) -> Mask:
+            return either(carry, jet_program(body, order, (*consts, *carry))[1][:count])
+
+        carry = settled(tuple([terms is not None for terms in start_terms]), grow)
+        moving = (*consts, *carry)
+        wanted = (*carry, *jet_program(body, order, moving)[1][count:])
+        moved = with_series(body, order, moving, wanted)
+        carried = flattened(existing(start_terms, start, order), carry)
+        extra = new_vars([x.type for x in carried])
+        results = self(
+            *tests,
+            *[*fixed, *flattened(fixed_terms, consts)],
+            *[*start, *carried],
+            test=Program((*test.inputs, *extra), test.eqns, test.outputs),
+            body=interleaved(moved, shape.consts, count, moving, wanted, order),
+            shape=replace(shape, consts=shape.consts + order * sum(consts)),
+        )
+        ends, moves, rest = parted(results, count, len(carried))
+        if shape.capacity is None:
+            return series_results((*ends, *moves), wanted, order)
+        number, rows, row_moves = parted(rest, 1, len(body.outputs) - count)
+        outputs = (*ends, *number, *rows, *moves, *row_moves)
+        return series_results(outputs, (*carry, False, *wanted[count:]), order)
+
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
         """A loop that records, and a counted scan over its rows."""
         return _split_while(eqn, tuple(known))
@@ -229,6 +282,28 @@ class _While(Primitive):
         )
         ends, rest = parted(results, count)
         return _recorded(ends, rest, carry, False, wanted[count:])
+
+    def dependences(
+        self,
+        follow: Any,
+        sets: Sequence[Any],
+        known: Sequence[Any],
+        *,
+        test: Program,
+        body: Program,
+        shape: Rounds,
+    ) -> Sequence[Any] | None:
+        """What the carry depends on after any number of rounds."""
+        _, consts, carry = shape.cut(sets)
+        if shape.capacity is not None:
+            return None
+        held = [*shape.cut(known)[1], *[None] * len(carry)]
+        while True:
+            after = follow(body, [*consts, *carry], held)
+            grown = tuple(map(joined, zip(carry, after, strict=True)))
+            if all(map(equal, grown, carry)):
+                return grown
+            carry = grown
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """A loop without the carries, and the rows, that nobody needs."""

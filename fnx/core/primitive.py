@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from fnx import errors
 from fnx.core.layout import Layout
+from fnx.core.links import Links, aligned
 from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
@@ -30,6 +31,9 @@ class Primitive:
     * `infer(*types, **params)`: the output type, or a user error
     * `reference(*arrays, **params)`: the value, in NumPy
     * `jvp(primals, tangents, **params)`: output and tangent; `None` is a zero tangent
+    * `jet(primals, series, **params)`: output and its derivatives of order 1, 2, …
+      along a curve; `None` for what does not move. What has no such rule is
+      differentiated again and again by `jvp` (see `fnx.transforms.jet`)
     * `transpose(ct, *inputs, **params)`: cotangents of the linear inputs, `None` for
       the others; a linear input is given as a `LinearInput`
     * `batch(axis, args, mapped, **params)`: the same operation one axis up; mapped
@@ -91,6 +95,12 @@ class Primitive:
     ) -> tuple[Any, Any]:
         """Output and tangent; `None` stands for a zero tangent."""
         raise self.missing("jvp")
+
+    def jet(
+        self, primals: Sequence[Any], series: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Output and its derivatives along a curve; `None` for what does not move."""
+        raise self.missing("jet")
 
     def transpose(self, ct: Any, *inputs: Any, **params: Any) -> Sequence[Any]:
         """Cotangents of the linear inputs, `None` for the others."""
@@ -162,6 +172,34 @@ class Primitive:
 
         `None` for an axis that is folded away. `None` as a whole (the default) where
         an input's index is no such renaming of the output's.
+        """
+        return None
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """Which elements of an input move which elements of the output.
+
+        `known` are the values of the inputs that have one. `None`: every element of the
+        input moves every one of the output.
+        """
+        alignment = self.alignment(position, types, **params)
+        if alignment is None:
+            return None
+        return aligned(types[position].shape, out.shape, alignment)
+
+    def dependences(
+        self, follow: Any, sets: Sequence[Any], known: Sequence[Any], **params: Any
+    ) -> Sequence[Any] | None:
+        """The index sets of the outputs of a primitive that holds programs.
+
+        `follow(program, sets, known)` gives those of a program's outputs. `None` if
+        `links` tells them.
         """
         return None
 

@@ -19,6 +19,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.config import config
 from fnx.core.array import Array
+from fnx.core.links import Links, same
 from fnx.core.primitive import is_linear
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -80,12 +81,28 @@ class _Neg(Elementwise):
 class _Mul(Elementwise):
     linear = True
 
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """None where the other factor is known to be 0."""
+        return nonzero(known[1 - position], out.shape)
+
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule, each term with a strong zero."""
         x, y = primals
         tx, ty = tangents
         left = None if tx is None else scale(y, tx)
         return mul(x, y), plus(left, None if ty is None else scale(x, ty))
+
+    def jet(self, primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+        """Leibniz' rule, each term with a strong zero."""
+        both = mul_tangents if config.strong_zero else mul
+        return mul(*primals), leibniz(primals, series, scale, scale, both)
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Sequence[Any]:
         """Multiplies the cotangent by the operand that is not linear."""
@@ -102,6 +119,17 @@ class _Mul(Elementwise):
 class _StrongZero(Elementwise):
     linear = True
 
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """None where the other factor is known to be 0."""
+        return nonzero(known[1 - position], out.shape)
+
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule; where the coefficient moves, both factors are tangents."""
         c, t = primals
@@ -110,6 +138,11 @@ class _StrongZero(Elementwise):
         if dc is not None:
             total = plus(total, mul_tangents(t, dc))
         return mul_strong_zero(c, t), total
+
+    def jet(self, primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+        """Leibniz' rule; where the coefficient moves, both factors are tangents."""
+        terms = leibniz(primals, series, mul_tangents, mul_strong_zero, mul_tangents)
+        return mul_strong_zero(*primals), terms
 
     def transpose(self, ct: Any, c: Any, t: Any) -> Sequence[Any]:
         """The same product with the cotangent."""
@@ -129,6 +162,17 @@ class _TangentProduct(Elementwise):
 
     linear = True
 
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """None where the other factor is known to be 0."""
+        return nonzero(known[1 - position], out.shape)
+
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule."""
         s, t = primals
@@ -137,6 +181,11 @@ class _TangentProduct(Elementwise):
         return mul_tangents(s, t), plus(
             left, None if dt is None else mul_tangents(s, dt)
         )
+
+    def jet(self, primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+        """Leibniz' rule."""
+        terms = leibniz(primals, series, mul_tangents, mul_tangents, mul_tangents)
+        return mul_tangents(*primals), terms
 
     def transpose(self, ct: Any, s: Any, t: Any) -> Sequence[Any]:
         """The product of the cotangent and the operand that is not linear."""
@@ -173,6 +222,20 @@ class _Select(Elementwise):
     def reference(self, condition: Any, x: Any, y: Any) -> Any:
         """NumPy's where."""
         return np.where(condition, x, y)
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """All that is chosen, if the condition is known."""
+        condition = known[0]
+        if condition is not None and position == 2:
+            condition = ~condition
+        return nonzero(condition, out.shape)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Selects among the tangents."""
@@ -244,6 +307,41 @@ def plus(x: Any, y: Any) -> Any:
     if x is None or y is None:
         return y if x is None else x
     return add(x, y)
+
+
+def leibniz(
+    primals: Sequence[Any],
+    series: Sequence[Any],
+    left: Callable[..., Any],
+    right: Callable[..., Any],
+    both: Callable[..., Any],
+) -> list[Any]:
+    """The derivatives of order 1, 2, … of a product of two values along a curve.
+
+    `left(y, dx)` and `right(x, dy)` multiply a derivative by the other value,
+    `both(dx, dy)` two derivatives.
+    """
+    (x, y), (xs, ys) = primals, series
+    terms = []
+    for k in range(len(xs if ys is None else ys)):
+        total = plus(
+            None if xs is None else left(y, xs[k]),
+            None if ys is None else right(x, ys[k]),
+        )
+        if xs is not None and ys is not None:
+            for j in range(k):
+                term = both(xs[j], ys[k - 1 - j])
+                total = add(total, mul(term, float(math.comb(k + 1, j + 1))))
+        terms.append(total)
+    return terms
+
+
+def nonzero(mask: Any, shape: tuple[int, ...]) -> Links:
+    """Links from each element to its place, but where a known factor is 0."""
+    if mask is None:
+        return same(shape)
+    places = np.flatnonzero(np.broadcast_to(mask, shape))
+    return places, places
 
 
 def scale(coefficient: Any, t: Any, bounded: bool = False) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.links import MOST, Links, numbered
 from fnx.core.primitive import MappedAxis, Primitive, Pulled
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
@@ -59,6 +60,26 @@ class Cumulative(Primitive):
         if reverse:
             value = np.flip(value, axis)
         return value.astype(x.dtype, copy=False)
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        *,
+        axis: int,
+        reverse: bool,
+    ) -> Links | None:
+        """Each element to those behind it."""
+        size = out.shape[axis]
+        if out.size * size > MOST:
+            return None
+        lines = np.moveaxis(numbered(out.shape), axis, 0)
+        given, made = np.triu_indices(size)
+        if reverse:
+            given, made = made, given
+        return lines[given].ravel(), lines[made].ravel()
 
     def steps(self, plan: Any, x: Any, *, axis: int, reverse: bool) -> None:
         """A kernel with a running value; complex dtypes run through `reference`."""

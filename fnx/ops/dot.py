@@ -8,6 +8,7 @@ others are folds in a kernel. Next on the walk: `conv.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.layout import Layout
+from fnx.core.links import MOST, Links, aligned, numbered
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
-from fnx.ops.arithmetic import plus
+from fnx.ops.arithmetic import leibniz, plus
 from fnx.ops.contraction import (
     Axes,
     Pair,
@@ -31,7 +33,7 @@ from fnx.ops.contraction import (
 )
 from fnx.ops.elementwise import convert
 from fnx.ops.matrices import MatmulLayout, matmul_layout
-from fnx.ops.rearrange import inverse, shifted
+from fnx.ops.rearrange import Ints, inverse, shifted
 from fnx.ops.reduce import fold_tag
 from fnx.ops.shape import permute
 
@@ -128,6 +130,20 @@ class _DotGeneral(Primitive):
         right = None if ty is None else self(x, ty, **params)
         return self(x, y, **params), plus(left, right)
 
+    def jet(
+        self, primals: Sequence[Any], series: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """Leibniz' rule."""
+
+        def product(x: Any, y: Any) -> Any:
+            return self(x, y, **params)
+
+        def swapped(y: Any, x: Any) -> Any:
+            return product(x, y)
+
+        terms = leibniz(primals, series, swapped, product, product)
+        return product(*primals), terms
+
     def transpose(
         self,
         ct: Any,
@@ -191,6 +207,38 @@ class _DotGeneral(Primitive):
         """Contracted axes are folded, the others run along the output."""
         x, y = types
         return sides(x.ndim, y.ndim, contract, batch)[position].alignment
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        *,
+        contract: Pair,
+        batch: Pair = ((), ()),
+        preferred_element_type: DType | None = None,
+        precision: Any = None,
+    ) -> Links | None:
+        """Along batch and free axes, but where the other operand is known to be 0."""
+        x, y = types
+        alignments = [s.alignment for s in sides(x.ndim, y.ndim, contract, batch)]
+        value = known[1 - position]
+        if value is None:
+            return aligned(types[position].shape, out.shape, alignments[position])
+        extents = *out.shape, *[x.shape[d] for d in contract[0]]
+        if math.prod(extents) > MOST:
+            return None
+        # Every product of two elements, as a place along the output's axes, then along
+        # the contracted ones.
+        places = [_product_axes(alignments[n], contract[n], out.ndim) for n in (0, 1)]
+        own, other = places[position], places[1 - position]
+        given = _along(numbered(types[position].shape), own, len(extents))
+        factor = _along(value != 0, other, len(extents))
+        made = _along(numbered(out.shape), range(out.ndim), len(extents))
+        chosen = np.flatnonzero(np.broadcast_to(factor, extents))
+        rows = [np.broadcast_to(a, extents).ravel()[chosen] for a in (given, made)]
+        return rows[0], rows[1]
 
     def element(
         self,
@@ -433,6 +481,25 @@ def _check_precision(asked: str, precision: Any) -> None:
         reason = f"precision={precision!r} is unknown"
         fix = "take None, 'default', 'high' or 'highest', or a pair of them"
         raise errors.OptionError(errors.explain(asked, reason, fix))
+
+
+def _product_axes(
+    alignment: Sequence[int | None], contract: Ints, ndim: int
+) -> list[int]:
+    """For each axis of an operand its place among the output's and contracted axes."""
+    return [
+        ndim + contract.index(d) if place is None else place
+        for d, place in enumerate(alignment)
+    ]
+
+
+def _along(array: Any, places: Sequence[int], ndim: int) -> Any:
+    """An array with its axes at places among so many, the others of length 1."""
+    order = sorted(range(len(places)), key=lambda d: places[d])
+    shape = [1] * ndim
+    for d in order:
+        shape[places[d]] = array.shape[d]
+    return array.transpose(order).reshape(shape)
 
 
 dot_general = _DotGeneral("dot_general")

@@ -29,6 +29,7 @@ from fnx.ops.arithmetic import (
     eq,
     mul,
     mul_strong_zero,
+    mul_tangents,
     neg,
     plus,
     scale,
@@ -262,6 +263,24 @@ class _Div(Smooth):
         if isinstance(y, Literal) and y.value != 0:
             return div(x, y), div(tangents[0], y)
         return super().jvp(primals, tangents)
+
+    def jet(self, primals: Sequence[Any], series: Sequence[Any]) -> tuple[Any, Any]:
+        """From Leibniz' rule for x = q y, which is solved for each derivative of q."""
+        (x, y), (xs, ys) = primals, series
+        output = div(x, y)
+        if isinstance(y, Literal) and y.value != 0:
+            return output, [div(t, y) for t in xs]
+        inverse = div(1, y)
+        terms: list[Any] = []
+        for k in range(len(xs if ys is None else ys)):
+            rest = None if xs is None else xs[k]
+            if ys is not None:
+                rest = plus(rest, neg(scale(output, ys[k])))
+                for j in range(k):
+                    term = mul_tangents(terms[j], ys[k - 1 - j])
+                    rest = sub(rest, mul(term, float(math.comb(k + 1, j + 1))))
+            terms.append(scale(inverse, rest))
+        return output, terms
 
     def identity(self, inputs: Sequence[Any]) -> Any:
         """A quotient by 1."""

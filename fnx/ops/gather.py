@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
@@ -139,6 +140,17 @@ class _Gather(Primitive):
         if mode == "fill":
             out[~rows.inside] = fill
         return rows.as_windows(out)
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
     def jvp(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.array import Array
+from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
@@ -62,6 +63,17 @@ class _DynamicSlice(Primitive):
     def reference(self, x: Any, *starts: Any, sizes: Ints) -> Any:
         """NumPy's slice after the starts were clipped."""
         return x[_part(x.shape, starts, sizes)]
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
@@ -136,6 +148,17 @@ class _DynamicUpdateSlice(Primitive):
         out = np.array(x)
         out[_part(out.shape, starts, np.shape(update))] = update
         return out
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Linear in both arrays together."""

@@ -84,6 +84,12 @@ class _Barrier(Primitive):
         """The batched operands behind the barrier."""
         return self(*args, number=number), tuple(mapped)
 
+    def dependences(
+        self, follow: Any, sets: Sequence[Any], known: Sequence[Any], *, number: int
+    ) -> Sequence[Any]:
+        """Each output on its operand."""
+        return sets
+
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """Without the operands that nobody reads behind it."""
         if all(used):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes
+from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom
 from fnx.core.types import ArrayType
@@ -55,6 +56,17 @@ class Rearrangement(Primitive):
         if mapped[0]:
             params = self.raised(axis.size, **params)
         return self(*args, **params), mapped[0]
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Real and boolean dtypes fuse; complex ones run through `reference`."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.links import Links, copied, same
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear, primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -182,6 +183,17 @@ class Scatter(Primitive):
 class _Set(Scatter):
     linear = True
 
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
+
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
     ) -> tuple[Any, Any]:
@@ -221,6 +233,29 @@ class _Add(Scatter):
     linear = True
 
     jvp = _Set.jvp
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> Links | None:
+        """Each element of the operand to its place, each update to where it is added.
+
+        A gather of the places' numbers tells where that is.
+        """
+        if position == 0:
+            return same(out.shape)
+        sizes = dims.window_sizes(types[2].shape, out.ndim)
+        params = {"dims": dims, "sizes": sizes, "mode": mode, "fill_value": None}
+        given = [out, types[1]]
+        found = copied(gather, 0, [None, known[1]], given, params)
+        return None if found is None else found[::-1]
 
     def transpose(
         self,

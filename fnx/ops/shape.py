@@ -16,6 +16,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
+from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
@@ -359,6 +360,17 @@ class _Pad(Primitive):
         out[tuple(target)] = x[tuple(source)]
         return out
 
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
+
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
     ) -> tuple[Any, Any]:
@@ -462,6 +474,17 @@ class _Concatenate(Primitive):
     def reference(self, *xs: Any, axis: int) -> Any:
         """NumPy's concatenate."""
         return np.concatenate(xs, axis)
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, axis: int

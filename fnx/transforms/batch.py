@@ -3,7 +3,7 @@
 Receives a program, an axis (name and size) and which inputs have it, at position 0;
 gives a program over those inputs, and which of its outputs have the axis, at 0 too.
 Equations none of whose inputs have the axis are left as they are.
-Next on the walk: `fnx.control`.
+Next on the walk: `jet.py`.
 """
 
 from __future__ import annotations
