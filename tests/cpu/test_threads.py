@@ -148,7 +148,7 @@ def test_chunks_are_whole_vectors_with_enough_work(rounds, width, nanoseconds):
 
 def plan_of(f, *shapes) -> Plan:
     arguments = [fnx.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
-    return plan_program(fnx.jit(f).trace(*arguments).program)
+    return plan_program(fnx.jit(f).trace(*arguments).jaxpr)
 
 
 def softmax(x):
