@@ -73,6 +73,8 @@ def _ways(program: Program, consts: int, carry: int) -> dict[int, _Way]:
     makers = {var: eqn for eqn in program.eqns for var in eqn.outputs}
     rows = _needs(program.outputs[carry:], makers)
     needs = [_needs([end], makers) for end in program.outputs[:carry]]
+    kinds = dict.fromkeys(program.inputs[:consts], "const")
+    kinds |= dict.fromkeys(program.inputs[consts + carry :], "row")
     found = {}
     for number, var in enumerate(before):
         end = program.outputs[number]
@@ -83,7 +85,7 @@ def _ways(program: Program, consts: int, carry: int) -> dict[int, _Way]:
         apart = own.isdisjoint(set(before) - {var})
         small = var.type.size <= _LARGEST and len(own) <= _LONGEST
         if small and alone and apart and var in own and end in makers:
-            way = _way(end, makers)
+            way = _way(end, makers, kinds | {var: "carry"})
             if way is not None:
                 found[number] = way
     return found
@@ -103,8 +105,11 @@ def _needs(ends: Sequence[Atom], makers: dict[Var, Eqn]) -> set[Atom]:
     return seen
 
 
-def _way(end: Any, makers: dict[Var, Eqn]) -> _Way | None:
-    """The equations that make a value, in order, and how they are to be compared."""
+def _way(end: Any, makers: dict[Var, Eqn], kinds: dict[Var, str]) -> _Way | None:
+    """The equations that make a value, in order, and how they are to be compared.
+
+    Operands of different `kinds` are not alike, whatever their types are.
+    """
     numbers: dict[Atom, int] = {}
     leaves: list[Var] = []
     eqns: list[Eqn] = []
@@ -127,7 +132,7 @@ def _way(end: Any, makers: dict[Var, Eqn]) -> _Way | None:
                 eqns.append(eqn)
             numbers[atom] = len(numbers)
             if eqn is None:
-                rows.append(("leaf", atom.type))
+                rows.append((kinds[atom], atom.type))
         return numbers[atom]
 
     visit(end)
