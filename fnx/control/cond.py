@@ -169,7 +169,7 @@ class _Cond(Primitive):
             if is_lanewise(branch):
                 found = evaluate(lifted, operands)
             else:
-                run = lane_program(lifted, mapped)
+                run = lane_program(lifted, axis.size, mapped)
                 skip = _zeros(run)
                 any_chose = convert(reduce_or(mask, axes=(0,)), dtype=int32)
                 found = self(any_chose, mask, *operands, branches=(skip, run))

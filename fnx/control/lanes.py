@@ -94,13 +94,11 @@ def is_lanewise(program: Program) -> bool:
     return all(eqn.primitive.lanewise for eqn in program.eqns)
 
 
-def lane_program(program: Program, mapped: Mask) -> Program:
-    """The program for the lanes of a mask, which is its first input.
+def lane_program(program: Program, size: int, mapped: Mask) -> Program:
+    """The program for the lanes of a mask of this size, which is its first input.
 
     `mapped` says which inputs of the program have the leading axis.
     """
-    rows = zip(program.input_types, mapped, strict=True)
-    size = next(type.shape[0] for type, is_mapped in rows if is_mapped)
 
     def run(mask: Any, *operands: Any) -> list[Any]:
         return evaluate(program, lane_operands(mask, operands, mapped))
