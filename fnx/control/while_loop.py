@@ -79,6 +79,12 @@ _RECORD = 2**32
 
 _MOST_ROUNDS, _LEAST_ROUNDS = 2**20, 2**12
 
+_RESERVED = 2**33
+"""Bytes that may be reserved for those least rounds: no system promises much more.
+
+The rows of a loop in a loop are all that the inner one has reserved.
+"""
+
 
 @record
 class Rounds:
@@ -382,7 +388,9 @@ def _capacity(shape: Rounds, rows: Sequence[ArrayType]) -> int:
     if shape.max_steps is not None:
         return shape.max_steps
     nbytes = sum(row.size * row.dtype.itemsize for row in rows)
-    return max(min(_RECORD // max(nbytes, 1), _MOST_ROUNDS), _LEAST_ROUNDS)
+    nbytes = max(nbytes, 1)
+    least = max(min(_LEAST_ROUNDS, _RESERVED // nbytes), 1)
+    return max(min(_RECORD // nbytes, _MOST_ROUNDS), least)
 
 
 def _split_while(eqn: Eqn, known: Mask) -> Parts | None:
