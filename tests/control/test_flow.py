@@ -162,6 +162,16 @@ def test_lanes_that_do_not_choose_a_branch_do_not_see_it():
     np.testing.assert_array_equal(f(np.array([3.0, -0.5, 2.0])), [0.0, -1.0, 0.0])
 
 
+def test_lanes_that_differ_in_the_predicate_alone():
+    """Nothing but the predicate is mapped, and a branch has a product."""
+    w = fnp.asarray(WEIGHTS[0][:3, :3])
+    f = lambda p: lax.cond(p, lambda: fnp.log(w @ w.T), lambda: w)  # noqa: E731
+    found = fnx.vmap(f)(np.array([True, False]))
+    close(found, np.stack([np.log(w @ w.T), w]))
+    none = lambda p: lax.cond(p, lambda: fnp.arange(3) @ X, lambda: 1.0)  # noqa: E731
+    close(fnx.vmap(none)(np.array([False, True])), [1.0, 4.1])
+
+
 def test_gradients_of_lanes_that_do_not_choose_a_branch():
     def f(w, x):
         def risky(v):
@@ -245,7 +255,7 @@ BAD = {
     "scan: unroll must be": lambda: lax.scan(lambda c, x: (c, x), X, ROWS, unroll=0),
     "must return a bool scalar": lambda: lax.while_loop(lambda v: v > 0, abs, X),
     "it returned f64[]": lambda: lax.while_loop(lambda v: v.sum(), abs, X),
-    "it returned a tree": lambda: lax.while_loop(lambda v: (v, v), abs, X),
+    "it returned a tuple of length 2": lambda: lax.while_loop(lambda v: (v, v), abs, X),
     "max_steps must be": lambda: lax.while_loop(abs, abs, X, max_steps=-1),
     "lower must be an integer": lambda: lax.fori_loop(0.5, 3, lambda i, v: v, X),
     "upper must be a scalar": lambda: lax.fori_loop(0, np.arange(3), lambda i, v: v, X),
@@ -377,3 +387,37 @@ def test_carries_that_go_the_same_way(reverse):
     wanted = fnx.grad(scalar(plain), (0, 1))(begin, rows)
     for x, y in zip(fnx.tree.leaves(found), fnx.tree.leaves(wanted), strict=True):
         close(x, y)
+
+
+MIXED_WAYS = {
+    "a row trades places": lambda c, k, r, odd: (
+        fnp.sin(c) * r if odd else fnp.sin(r) * c
+    ),
+    "a constant trades places": lambda c, k, r, odd: (
+        fnp.sin(c) * k if odd else fnp.sin(k * 1.5) * c
+    ),
+    "a row or a constant": lambda c, k, r, odd: fnp.sin(c) * (r if odd else k),
+    "all the same": lambda c, k, r, odd: fnp.sin(c * k) * r,
+}
+
+
+@pytest.mark.parametrize("name", MIXED_WAYS)
+def test_carries_that_go_the_same_way_with_other_operands(name):
+    way = MIXED_WAYS[name]
+    rows = [np.linspace(0.1, 0.9, 5) + n for n in range(8)]
+    begin = list(0.1 * np.arange(8.0) + 0.3)
+
+    def step(carry, offset, row):
+        pairs = enumerate(zip(carry, offset, row, strict=True))
+        return [way(c, k, r, n % 2) for n, (c, k, r) in pairs]
+
+    def loop(begin, offset):
+        body = lambda carry, row: (step(carry, offset, row), None)  # noqa: E731
+        return lax.scan(body, begin, rows)[0]
+
+    offset = list(0.1 * np.arange(8.0) + 0.5)
+    wanted = begin
+    for i in range(5):
+        wanted = step(wanted, offset, [row[i] for row in rows])
+    for run in (loop, fnx.jit(loop)):
+        close(fnp.stack(run(begin, offset)), fnp.stack(wanted))
