@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Sequence
 
 import fnx.control
 import fnx.ops
 from fnx.core.primitive import RULES, Primitive, primitives
 
+# The last three say how it runs: in a kernel, as a step, or as what it holds.
+COLUMNS = (*RULES, "body")
 HAS, FREE, MISSING = "yes", "-", "MISSING"
+
+# Why a primitive may do without a rule.
+NOT_LINEAR = "it is linear in no input, so that no backward pass meets it"
+BOUND = "`batch`, where its named axis is bound, replaces it before a program runs"
+RUNS = "another of `element`, `steps` and `body` says how it runs"
+INLINED = "it has no program to be inlined"
 
 
 def load_all() -> None:
@@ -27,16 +36,19 @@ def state(primitive: Primitive, rule: str) -> str:
     """Whether a primitive has a rule, does without it, or lacks it."""
     if primitive.has(rule):
         return HAS
-    if rule == "transpose":
-        return MISSING if primitive.linear else FREE
-    if rule in ("element", "steps"):
-        # A collective over a named axis is gone before a program runs: `batch`, where
-        # the axis is bound, replaces it.
-        if primitive.sees_axes:
-            return FREE
-        runs = [primitive.has(name) for name in ("element", "steps", "body")]
-        return FREE if any(runs) else MISSING
-    return MISSING
+    return FREE if reason(primitive, rule) else MISSING
+
+
+def reason(primitive: Primitive, rule: str) -> str:
+    """Why a primitive does without a rule that it has not; "" if it lacks it."""
+    if rule == "transpose" and not primitive.linear:
+        return NOT_LINEAR
+    if rule in ("element", "steps", "body"):
+        if any(primitive.has(name) for name in ("element", "steps", "body")):
+            return INLINED if rule == "body" else RUNS
+        # A collective over a named axis is gone before a program runs.
+        return BOUND if primitive.sees_axes else ""
+    return ""
 
 
 def rule_gaps() -> list[str]:
@@ -49,7 +61,7 @@ def rule_gaps() -> list[str]:
     return [
         f"{p.name}.{rule}"
         for p in primitives()
-        for rule in RULES
+        for rule in COLUMNS
         if state(p, rule) == MISSING
     ]
 
@@ -57,15 +69,29 @@ def rule_gaps() -> list[str]:
 def rule_table() -> str:
     """The table as text: a line for each primitive, a column for each rule.
 
+    Below it stand the reasons for every "-".
+
     >>> "add" in rule_table()
     True
     """
     load_all()
     every = sorted(primitives(), key=lambda p: p.name)
     width = max(len(p.name) for p in every)
-    header = " ".join([" " * width, *[f"{rule:9}" for rule in RULES]])
+    header = " ".join([" " * width, *[f"{rule:9}" for rule in COLUMNS]])
     rows = [
-        " ".join([p.name.ljust(width), *[f"{state(p, rule):9}" for rule in RULES]])
+        " ".join([p.name.ljust(width), *[f"{state(p, rule):9}" for rule in COLUMNS]])
         for p in every
     ]
-    return "\n".join(line.rstrip() for line in [header, *rows])
+    lines = [header, *rows, "", *_reasons(every)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _reasons(every: Sequence[Primitive]) -> list[str]:
+    """A line for each reason why rules are not there, and the rules that it is for."""
+    why: dict[str, list[str]] = {}
+    for p in every:
+        for rule in COLUMNS:
+            if state(p, rule) == FREE:
+                rules = why.setdefault(reason(p, rule), [])
+                rules += [] if rule in rules else [rule]
+    return [f"- {', '.join(rules)}: {text}" for text, rules in why.items()]
