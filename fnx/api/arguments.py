@@ -108,6 +108,17 @@ def with_type(x: Any, type: ArrayType) -> Any:
 # ---------------------------------------------------------------- names
 
 
+def kind_of(value: Any) -> str:
+    """What error texts say that a function returned."""
+    if isinstance(value, Array):
+        return f"an array of type {value.type}"
+    if isinstance(value, ArrayType):
+        return f"an array of type {value}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of length {len(value)}"
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
 def check_callable(asker: str, function: Any) -> None:
     """Raises unless the first argument of a transformation can be called."""
     if not callable(function):

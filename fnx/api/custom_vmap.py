@@ -17,6 +17,7 @@ from fnx.api.arguments import (
     TracedTree,
     as_array,
     check_callable,
+    kind_of,
     leaf_names,
     name_of,
     with_type,
@@ -137,7 +138,7 @@ def _checked(
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker} must return a pair (output, which of it is mapped)",
-                f"it returned {type(result).__name__}",
+                f"it returned {kind_of(result)}",
             )
         )
     output, out_batched = result

@@ -15,6 +15,7 @@ from typing import Any
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
     as_array,
+    kind_of,
     leaf_names,
     name_of,
     parameter_names,
@@ -101,8 +102,7 @@ def hold(
     `known` are the values of the leaves, if Python may ask for them.
     """
     if not callable(function):
-        kind = type(function).__name__
-        raise errors.ArgumentError(f"{asker}: takes functions, got a {kind}")
+        raise errors.ArgumentError(f"{asker} takes functions: got {kind_of(function)}.")
     traced = trace_tree(
         lambda leaves: function(*in_tree.unflatten(leaves)),
         types,

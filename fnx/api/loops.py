@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import as_array, check_callable, name_of
+from fnx.api.arguments import as_array, check_callable, kind_of, name_of
 from fnx.api.held import (
     Held,
     Operand,
@@ -109,7 +109,8 @@ def _scan(
     """A scan whose options are checked."""
     if jit_is_disabled():
         return _plain_scan(f, init, rows, pace, bar)
-    start = Operand.of(asker, "init", init)
+    name = "init_val" if asker == "fori_loop" else "init"
+    start = Operand.of(asker, name, init)
     step = _steady(asker, f, start, rows=rows, pairs=True)
     body = Body(step.held.program, step.held.captured)
     leaves = rows.leaves
@@ -245,7 +246,7 @@ def _result_trees(asker: str, held: Held, pairs: bool) -> tuple[PyTreeDef, PyTre
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker}: {held.name} must return a pair (carry, y)",
-                f"it returned {type(shown).__name__}",
+                f"it returned {kind_of(shown)}",
                 "return (carry, None) where there is nothing to stack",
             )
         )
@@ -287,8 +288,10 @@ def while_loop(
     finished; the values of those that have finished rest.
 
     Derivatives in both modes: reverse mode keeps what every round computes, in memory
-    that is reserved for at most `max_steps` rounds (by default 4096 or more, as many as
-    fit into 4 GiB, at most about a million), and costs nothing until it is used.
+    that is reserved for at most `max_steps` rounds, and costs nothing until it is used.
+    By default these are as many as fit into 4 GiB, but not more than about a million,
+    and not fewer than 4096 (for less than 8 GiB). Loops in loops had better be given
+    `max_steps`: each round of the outer one reserves what the inner one does.
 
     Raises `TreeError` or `ShapeError` where the value changes, `ShapeError` where the
     condition is no scalar, `StepLimitError` for more than `max_steps` rounds in reverse
@@ -336,13 +339,15 @@ def _check_test(test: Held) -> None:
     """Raises unless a condition returns one bool scalar."""
     asked = f"while_loop: {test.name} must return a bool scalar"
     if not (test.out_tree.num_leaves == 1 and tree.structure(0) == test.out_tree):
-        raise errors.TreeError(f"{asked}, it returned a tree: {test.out_tree}")
+        shown = kind_of(test.out_tree.unflatten(test.types))
+        raise errors.TreeError(errors.explain(asked, f"it returned {shown}"))
     (type,) = test.types
     if type.shape:
         fix = "reduce it with all() or any(), or map the loop with fnx.vmap"
         raise errors.ShapeError(errors.explain(asked, f"it returned {type}", fix))
     if not dtypes.is_bool(type.dtype):
-        raise errors.DTypeError(errors.explain(asked, f"it returned {type}", "compare"))
+        fix = "return a comparison, such as value > 0"
+        raise errors.DTypeError(errors.explain(asked, f"it returned {type}", fix))
 
 
 @errors.api_boundary

@@ -13,9 +13,8 @@ from typing import Any
 import optree
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import as_array, leaf_names, with_type
+from fnx.api.arguments import as_array, kind_of, leaf_names, with_type
 from fnx.api.tangents import read, zeros
-from fnx.core.array import Array
 from fnx.core.types import ArrayType
 from fnx.tree import PyTreeDef
 from fnx.tree_nodes import NAMESPACE
@@ -28,8 +27,7 @@ def check_pair(asker: str, rule: str, result: Any) -> tuple[Any, Any]:
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker}: {rule} must return a pair (output, {second})",
-                f"it returned {type(result).__name__}"
-                + (f" of length {len(result)}" if hasattr(result, "__len__") else ""),
+                f"it returned {kind_of(result)}",
             )
         )
     return result[0], result[1]
@@ -76,13 +74,11 @@ def cotangent_leaves(
 ) -> list[Any]:
     """The cotangents of the inexact leaves of the arguments that a vjp rule gave."""
     if not isinstance(result, tuple | list) or len(result) != len(primals):
-        many = isinstance(result, tuple | list)
-        count = f" of length {len(result)}" if many else ""
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker}: the backward rule must return a tuple with a cotangent for "
                 f"each of the {len(primals)} arguments",
-                f"it returned {_word(result)}{count}",
+                f"it returned {kind_of(result)}",
                 "return None in the place of an argument whose cotangent is zero, and "
                 "a tuple of one for a single argument",
             )
@@ -96,10 +92,6 @@ def cotangent_leaves(
     rows = zip(given, types, names, strict=True)
     found = [_cotangent(asker, ct, type, name) for ct, type, name in rows]
     return [ct for ct in found if ct is not None]
-
-
-def _word(result: Any) -> str:
-    return "an array" if isinstance(result, Array) else type(result).__name__
 
 
 def _spread(asker: str, what: str, ct: Any, primal: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import as_array, check_callable, leaf_names, name_of
+from fnx.api.arguments import as_array, check_callable, kind_of, leaf_names, name_of
 from fnx.api.derivatives import check_linear, linearize, not_linear
 from fnx.api.held import (
     Held,
@@ -258,7 +258,7 @@ def _solution(
         raise errors.ArgumentError(
             errors.explain(
                 f"{asker} with has_aux=True: {name} must return a pair (solution, aux)",
-                f"it returned {type(result).__name__}",
+                f"it returned {kind_of(result)}",
             )
         )
     solution = result[0] if has_aux else result

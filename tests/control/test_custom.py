@@ -457,7 +457,7 @@ BAD = {
     "backward rule with too few": (
         vjp_with(ok, lambda r, ct: (ct,)),
         errors.ArgumentError,
-        r"it returned tuple of length 1(.|\n)*None",
+        r"it returned a tuple of length 1(.|\n)*None",
     ),
     "backward rule with another tree": (
         vjp_with(ok, lambda r, ct: (ct, {"z": ct})),
