@@ -392,7 +392,7 @@ def _heavy(rng: np.random.Generator) -> Any:
 
 SYSTEM = {
     "matvec": held(lambda a, x: [a @ x], F33, F3),
-    "solve": held(lambda a, b: [_solution(a, b), np.int32(3)], F33, F3),
+    "solve": held(lambda a, b: [_solution(a, b), fnp.full((), 3, np.int32)], F33, F3),
     "vecmat": held(lambda a, x: [a.T @ x], F33, F3),
     "transpose_solve": held(lambda a, b: [_solution(a.T, b)], F33, F3),
 }

@@ -109,8 +109,10 @@ def test_every_module_can_be_imported() -> None:
 
 
 def test_every_primitive_has_cases() -> None:
-    # Those of other tests are called test_….
-    known = {p.name for p in primitives()}
+    # Those of tests are called test_…; callbacks are no functions of their arrays, and
+    # have their own tests.
+    apart = "fnx.control.callback"
+    known = {p.name for p in primitives() if type(p).__module__ != apart}
     missing = known - {case.primitive for case in CASES}
     assert [name for name in sorted(missing) if not name.startswith("test_")] == []
 
