@@ -25,6 +25,7 @@ from fnx.runtime.backend import offer
 if TYPE_CHECKING:
     from fnx import (
         ad_checkpoint,
+        checkify,
         checkpoint_policies,
         custom_batching,
         custom_derivatives,
@@ -83,6 +84,7 @@ offer("calls", "fnx.cpu.entry")
 # of these modules is loaded when it, or one of the names from it, is first used.
 _LAZY_MODULES = (
     "ad_checkpoint",
+    "checkify",
     "checkpoint_policies",
     "custom_batching",
     "custom_derivatives",
@@ -130,6 +132,7 @@ __all__ = [
     "block_until_ready",
     "cache",
     "check",
+    "checkify",
     "checkpoint",
     "checkpoint_policies",
     "clear_caches",

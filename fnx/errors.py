@@ -71,6 +71,14 @@ class IndexOutOfRange(FnxError, IndexError):
     """A concrete index outside its axis."""
 
 
+class CheckError(FnxError, ValueError):
+    """What a check of the user's, or of `fnx.checkify`, has found at run time."""
+
+
+class KeyReuseError(FnxError, ValueError):
+    """A random key that was used twice (`fnx.debug.key_reuse`)."""
+
+
 class StepLimitError(FnxError, RuntimeError):
     """A loop made more steps than it may."""
 

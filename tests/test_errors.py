@@ -27,6 +27,8 @@ BUILTIN = {
     errors.ImmutableError: TypeError,
     errors.ScalarOutOfRange: OverflowError,
     errors.IndexOutOfRange: IndexError,
+    errors.CheckError: ValueError,
+    errors.KeyReuseError: ValueError,
     errors.StepLimitError: RuntimeError,
     errors.NonFiniteError: FloatingPointError,
     errors.DifferenceError: AssertionError,
