@@ -173,11 +173,11 @@ def _choose(
 def _agreed(asker: str, held: Sequence[Held]) -> list[Held]:
     """The functions, with results of the same types."""
     first = held[0]
-    for other in held[1:]:
-        ends = _label(first, 0), _label(other, held.index(other))
+    for number, other in enumerate(held[1:], start=1):
+        ends = _label(first, 0), _label(other, number)
         check_same_tree(asker, first.out_tree, other.out_tree, *ends)
     types = list(first.types)
-    for other in held[1:]:
+    for number, other in enumerate(held[1:], start=1):
         lines = []
         for n, (one, two) in enumerate(zip(types, other.types, strict=True)):
             common = common_type(one, two)
@@ -185,7 +185,7 @@ def _agreed(asker: str, held: Sequence[Held]) -> list[Held]:
                 path = tree.keystr(tree.paths(first.out_tree)[n])
                 lines.append(
                     f"at {path or 'the top'}: {_label(first, 0)} is {one}, "
-                    f"{_label(other, held.index(other))} is {two}"
+                    f"{_label(other, number)} is {two}"
                 )
             else:
                 types[n] = common

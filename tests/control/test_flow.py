@@ -421,3 +421,10 @@ def test_carries_that_go_the_same_way_with_other_operands(name):
         wanted = step(wanted, offset, [row[i] for row in rows])
     for run in (loop, fnx.jit(loop)):
         close(fnp.stack(run(begin, offset)), fnp.stack(wanted))
+
+
+def test_branches_may_close_over_different_arrays():
+    first, second, third = [fnp.asarray(STACK[0] + n) for n in range(3)]
+    branches = [lambda: first.sum(), lambda: second.sum(), lambda: third.sum()]
+    for number, wanted in enumerate([first, second, third]):
+        assert lax.switch(number, branches) == wanted.sum()
