@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from fnx.api.scopes import named_call, named_scope
     from fnx.api.sparse import sparse_hessian, sparse_jacobian
     from fnx.api.switches import (
+        checking_leaks,
         debug_infs,
         debug_nans,
         explain_cache_misses,
@@ -117,7 +118,8 @@ _LAZY_NAMES = {
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
     "fnx.api.sparse": "sparse_hessian sparse_jacobian",
-    "fnx.api.switches": "debug_infs debug_nans explain_cache_misses log_compiles",
+    "fnx.api.switches": """checking_leaks debug_infs debug_nans explain_cache_misses
+        log_compiles""",
     "fnx.testing.compare": "check",
 }
 _MODULE_OF = {
@@ -133,6 +135,7 @@ __all__ = [
     "cache",
     "check",
     "checkify",
+    "checking_leaks",
     "checkpoint",
     "checkpoint_policies",
     "clear_caches",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fnx.config import config
+from fnx.core.trace import leaks_checked
 
 
 @contextmanager
@@ -80,4 +81,31 @@ def explain_cache_misses(enable: bool = True) -> Iterator[None]:
         yield
 
 
-__all__ = ["debug_infs", "debug_nans", "explain_cache_misses", "log_compiles"]
+@contextmanager
+def checking_leaks(check: bool = True) -> Iterator[None]:
+    """A context in which a tracer that is stored somewhere is an error at once.
+
+    Without it, the error comes when somebody uses what was stored. Looked at is what
+    has outlived its trace when the trace ends, in this thread; `LeakedTracerError` says
+    where it was made, and which global, attribute, variable or container holds it. The
+    garbage collector runs for each trace, which is slow.
+
+    >>> import fnx
+    >>> stored = []
+    >>> with fnx.checking_leaks():
+    ...     fnx.jit(lambda x: stored.append(x + 1))(1.0)
+    Traceback (most recent call last):
+    fnx.errors.LeakedTracerError: a traced array of type f32[]*, made at ...
+      It is held by ...
+    """
+    with leaks_checked(check):
+        yield
+
+
+__all__ = [
+    "checking_leaks",
+    "debug_infs",
+    "debug_nans",
+    "explain_cache_misses",
+    "log_compiles",
+]

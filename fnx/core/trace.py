@@ -12,6 +12,7 @@ Next on the walk: `simplify.py`, then the transformations.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ import numpy as np
 from fnx import errors
 from fnx.core import hooks
 from fnx.core.array import Array
+from fnx.core.leaks import holders
 from fnx.core.program import Atom, Eqn, Literal, Program, Var, silent
 from fnx.core.types import ArrayType
 from fnx.errors import BACKWARD, DERIVATIVE, Source, user_source
@@ -45,6 +47,7 @@ class _State(threading.local):
     source: Source | None = None
     floor: FrameType | None = None
     scope: tuple[str, ...] = ()
+    checking_leaks: bool = False
 
 
 _state = _State()
@@ -283,6 +286,9 @@ def trace(
     floor = None if fixed else sys._getframe()
     with _entered(builder, floor):
         outputs = tuple([builder.atom(out) for out in function(*tracers)])
+    if _state.checking_leaks:
+        del tracers
+        _check_leaks(builder)
     pairs = tuple(builder.captured.values())
     inputs = tuple([var for var, _ in pairs]) + tuple(builder.inputs)
     program = Program(inputs, tuple(builder.eqns), outputs)
@@ -327,6 +333,11 @@ def tracing() -> bool:
     return _state.builder is not None
 
 
+def innermost() -> Builder | None:
+    """The innermost trace in progress in this thread."""
+    return _state.builder
+
+
 def is_alive(tracer: Tracer) -> bool:
     """Whether the trace that made a tracer is in progress in this thread."""
     return _state.builder is not None and _state.builder.reaches(tracer)
@@ -334,17 +345,49 @@ def is_alive(tracer: Tracer) -> bool:
 
 def leaked(tracer: Tracer) -> Exception:
     """The error for a tracer met outside of the trace that made it."""
-    eqn = (
-        None
-        if isinstance(tracer.atom, Literal)
-        else tracer.builder.makers.get(tracer.atom)
-    )
-    origin = f", made at {eqn.source}," if eqn and eqn.source else ""
+    held = "".join([f"\n  It is held by {holder}." for holder in holders(tracer)])
     return errors.LeakedTracerError(
-        f"a traced array of type {tracer.type}{origin} was used after its trace had "
-        "ended. A transformed function must return what it computes, not store it in "
-        "a global, an attribute or a list that outlives the call."
+        f"a traced array of type {tracer.type}, {_origin(tracer)}, was used after its "
+        "trace had ended. A transformed function must return what it computes, not "
+        f"store it in a global, an attribute or a list that outlives the call.{held}"
     )
+
+
+@contextmanager
+def leaks_checked(check: bool) -> Iterator[None]:
+    """A context in which the end of a trace is an error where a tracer outlives it."""
+    before = _state.checking_leaks
+    _state.checking_leaks = check
+    try:
+        yield
+    finally:
+        _state.checking_leaks = before
+
+
+def _check_leaks(builder: Builder) -> None:
+    """Raises where the user's objects hold a tracer of a trace that has ended."""
+    gc.collect()
+    for tracer in gc.get_referrers(builder):
+        if isinstance(tracer, Tracer) and tracer.builder is builder:
+            found = holders(tracer)
+            if found:
+                held = "".join([f"\n  It is held by {holder}." for holder in found])
+                raise errors.LeakedTracerError(
+                    f"a traced array of type {tracer.type}, {_origin(tracer)}, "
+                    f"outlives its trace.{held}"
+                )
+
+
+def _origin(tracer: Tracer) -> str:
+    """Where a tracer was made, or what it stands for."""
+    if isinstance(tracer.atom, Literal):
+        return f"the constant {tracer.atom.value}"
+    eqn = tracer.builder.makers.get(tracer.atom)
+    if eqn is not None:
+        where = f"at {eqn.source}" if eqn.source else f"by {eqn.primitive.name}"
+        return f"made {where}"
+    name = tracer.builder.names.get(tracer.atom, "an array from outside of the trace")
+    return f"which stands for {name}"
 
 
 @contextmanager
