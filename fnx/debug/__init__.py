@@ -2,10 +2,12 @@
 
 `print`, `callback` and `breakpoint` have the names and arguments of `jax.debug`. They
 are effects: each happens once, in the order of the program, in compiled code too.
+`key_reuse` finds random keys that are used twice.
 The walk begins with `printing.py`.
 """
 
 from fnx.debug.breakpoints import breakpoint
+from fnx.debug.keys import key_reuse
 from fnx.debug.printing import callback, print
 
-__all__ = ["breakpoint", "callback", "print"]
+__all__ = ["breakpoint", "callback", "key_reuse", "print"]

@@ -3,7 +3,7 @@
 `key(seed)` makes a `Key`; `split` and `fold_in` derive new ones, each with a stream of
 bits of its own. `PRNGKey` makes the older form, a bare array of two words: functions
 take both and give back the form that they got. The bits are those of JAX's default
-generator (Threefry-2x32, "partitionable"). Next on the walk: `stream.py`.
+generator (Threefry-2x32, "partitionable"). Next on the walk: `reuse.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from fnx.api.arguments import as_array
 from fnx.core.array import Array
 from fnx.ops.arithmetic import eq
 from fnx.ops.elementwise import convert
-from fnx.ops.parts import shift_right_logical
+from fnx.ops.parts import or_, shift_right_logical
 from fnx.ops.reduce import reduce_and
 from fnx.ops.rng import threefry2x32
 from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshape, scalar
+from fnx.random import reuse
 from fnx.random.arguments import Shape, shape_of
 from fnx.random.counters import counters
 from fnx.runtime.array import from_numpy
@@ -77,11 +78,16 @@ class Key:
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Key]:
-        return (Key(row(self.words, i)) for i in range(len(self)))
+        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> Key:
         entries = index if isinstance(index, tuple) else (index,)
-        return Key(self.words[(*entries, *self._rest(entries))])
+        words = self.words[(*entries, *self._rest(entries))]
+        if reuse.watching() and all(type(e) is int for e in entries):
+            places = zip(entries, self.shape, strict=False)
+            steps = [("part", e % size) for e, size in places]
+            reuse.derived(words, self.words, *steps)
+        return Key(words)
 
     def _rest(self, entries: tuple[Any, ...]) -> tuple[slice, ...]:
         # After an ellipsis the last entry would take the axis of the words.
@@ -152,8 +158,10 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     words = key_words("fold_in", key)
     zero = full((), dtypes.uint32, 0)
-    outputs = threefry2x32(*words, zero, _data_word(data))
-    return _like(key, _joined(*outputs))
+    folded = _joined(*threefry2x32(*words, zero, _data_word(data)))
+    if reuse.watching() and isinstance(data, int | np.integer):
+        reuse.derived(folded, key_data(key), ("fold", int(data)))
+    return _like(key, folded)
 
 
 def key_data(keys: Any) -> Array:
@@ -180,8 +188,9 @@ def key_impl(keys: Any) -> str:
 
 def clone(key: Any) -> Any:
     """The same key, for a second use that is meant."""
-    key_data(key)
-    return key
+    words = key_data(key)
+    # While key_reuse watches, the copy is another array.
+    return _like(key, or_(words, scalar(0, words.dtype))) if reuse.watching() else key
 
 
 def key_words(sampler: str, key: Any) -> Words:
@@ -196,6 +205,7 @@ def key_words(sampler: str, key: Any) -> Words:
                 "map over the keys with fnx.vmap",
             )
         )
+    reuse.used(sampler, words)
     return row(words, 0), row(words, 1)
 
 
