@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from fnx.api.jet import jet
     from fnx.api.misses import no_recompile
     from fnx.api.passes import fwd_and_bwd, hvp
+    from fnx.api.refs import freeze, new_ref
     from fnx.api.remat import checkpoint, remat
     from fnx.api.scopes import named_call, named_scope
     from fnx.api.sparse import sparse_hessian, sparse_jacobian
@@ -115,6 +116,7 @@ _LAZY_NAMES = {
     "fnx.api.jet": "jet",
     "fnx.api.misses": "no_recompile",
     "fnx.api.passes": "fwd_and_bwd hvp",
+    "fnx.api.refs": "freeze new_ref",
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
     "fnx.api.sparse": "sparse_hessian sparse_jacobian",
@@ -164,6 +166,7 @@ __all__ = [
     "explain_cache_misses",
     "extend",
     "float0",
+    "freeze",
     "fwd_and_bwd",
     "grad",
     "hessian",
@@ -187,6 +190,7 @@ __all__ = [
     "make_jaxpr",
     "named_call",
     "named_scope",
+    "new_ref",
     "nn",
     "no_recompile",
     "num_threads",

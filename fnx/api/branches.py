@@ -23,7 +23,9 @@ from fnx.api.held import (
     with_captured,
 )
 from fnx.api.jit import jit_is_disabled
+from fnx.api.threaded import branch_with_refs
 from fnx.control.cond import cond as cond_
+from fnx.core.frames import Cell, discovering, entered, read, write_all
 from fnx.ops.elementwise import clamp, convert, ne
 from fnx.ops.families import literal
 
@@ -154,16 +156,21 @@ def _choose(
     operands = [Operand.of(asker, f"operand {n}", x) for n, x in enumerate(values)]
     leaves = [leaf for operand in operands for leaf in operand.leaves]
     in_tree = tree.structure(values)
-    held = [
-        hold(
-            asker,
-            function,
-            [leaf.type for leaf in leaves],
-            in_tree,
-            argument_names(function, operands),
-        )
-        for function in functions
-    ]
+    types = [leaf.type for leaf in leaves]
+    held: list[Held] = []
+    cells: dict[Cell, None] = {}
+    for function in functions:
+        names = argument_names(function, operands)
+        with discovering() as frame:
+            inside = entered(function, frame)
+            held.append(hold(asker, inside, types, in_tree, names))
+        cells |= frame.written
+    if cells:
+        pairs = tuple([branch_with_refs(f, list(cells)) for f in functions])
+        start = [read(cell) for cell in cells]
+        result, ends = _choose(asker, index, pairs, (start, *values))
+        write_all(list(cells), ends)
+        return result
     agreed = _agreed(asker, held)
     captured, programs = with_captured(agreed)
     results = cond_(index, *captured, *leaves, branches=tuple(programs))

@@ -4,7 +4,7 @@ Receives the user's function and the types of the leaves that it will be given; 
 program whose first inputs are the arrays that the function closes over. What a loop
 carries, and what branches give, must have the same types everywhere: weak types (of
 Python numbers) give way here, and what does not fit is told leaf by leaf.
-Next on the walk: `branches.py`, `loops.py`.
+Next on the walk: `threaded.py`.
 """
 
 from __future__ import annotations

@@ -28,10 +28,12 @@ from fnx.api.held import (
 from fnx.api.jit import jit_is_disabled
 from fnx.api.progress import Progress, progress_of, reporting
 from fnx.api.rounds import Body, Pace, run, segment, unrolling
+from fnx.api.threaded import WRITING_TEST, loop_with_refs, scan_with_refs
 from fnx.api.vmap import moved, vmap
 from fnx.control.while_loop import Rounds
 from fnx.control.while_loop import while_loop as while_loop_
 from fnx.core.array import Array
+from fnx.core.frames import discovering, entered, read, write_all
 from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
@@ -111,7 +113,15 @@ def _scan(
         return _plain_scan(f, init, rows, pace, bar)
     name = "init_val" if asker == "fori_loop" else "init"
     start = Operand.of(asker, name, init)
-    step = _steady(asker, f, start, rows=rows, pairs=True)
+    with discovering() as frame:
+        step = _steady(asker, entered(f, frame), start, rows=rows, pairs=True)
+    if frame.written:
+        cells = list(frame.written)
+        body_ = scan_with_refs(f, cells)
+        pair = (init, [read(cell) for cell in cells])
+        (carry, ends), ys = _scan(asker, body_, pair, rows, pace, bar)
+        write_all(cells, ends)
+        return carry, ys
     body = Body(step.held.program, step.held.captured)
     leaves = rows.leaves
     if bar is not None:
@@ -309,11 +319,23 @@ def while_loop(
             value = body_fun(value)
         return value
     init = Operand.of("while_loop", "init_val", init_val)
-    step = _steady("while_loop", body_fun, init)
+    with discovering() as frame:
+        step = _steady("while_loop", entered(body_fun, frame), init)
+    if frame.written:
+        cells = list(frame.written)
+        test_, body_ = loop_with_refs(cond_fun, body_fun, cells)
+        pair = (init_val, [read(cell) for cell in cells])
+        value, ends = while_loop(test_, body_, pair, most)
+        write_all(cells, ends)
+        return value
     types = [x.type for x in step.start]
     names = argument_names(cond_fun, [init])
     in_tree = tuple_tree([init.treedef])
-    test = hold("while_loop", cond_fun, types, in_tree, names)
+    with discovering() as frame:
+        inside = entered(cond_fun, frame)
+        test = hold("while_loop", inside, types, in_tree, names)
+    if frame.written:
+        raise errors.ArgumentError(WRITING_TEST)
     _check_test(test)
     shape = Rounds(len(test.captured), len(step.held.captured), most)
     results = while_loop_(
