@@ -24,6 +24,7 @@ from fnx.core.program import Program
 from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
 from fnx.records import record
+from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import Executable, executable_for
 from fnx.tree import PyTreeDef
 
@@ -105,6 +106,11 @@ class Entry:
         results = executable.run(arrays)
         if hooks.busy and watching():
             self._check(arrays, results)
+        if hooks.busy and checked_kinds.get():
+            # lazy: few look for what goes wrong
+            from fnx.runtime.checks import look_at_program  # lazy: see above
+
+            look_at_program(self.asker, self.program, arrays)
         if True in self.donated:
             self._delete_donated(arrays, results)
         return self.out_tree.unflatten(results)

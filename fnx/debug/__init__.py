@@ -2,12 +2,13 @@
 
 `print`, `callback` and `breakpoint` have the names and arguments of `jax.debug`. They
 are effects: each happens once, in the order of the program, in compiled code too.
-`key_reuse` finds random keys that are used twice.
+`checks` has what goes wrong raise; `key_reuse` finds random keys that are used twice.
 The walk begins with `printing.py`.
 """
 
 from fnx.debug.breakpoints import breakpoint
+from fnx.debug.checking import checks
 from fnx.debug.keys import key_reuse
 from fnx.debug.printing import callback, print
 
-__all__ = ["breakpoint", "callback", "key_reuse", "print"]
+__all__ = ["breakpoint", "callback", "checks", "key_reuse", "print"]

@@ -8,6 +8,7 @@ that hold programs go through the compiler. Next on the walk: `executable.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ class _ErrorSettings:
     def reset(self, before: Mapping[str, Any]) -> None:
         np.seterr(**before)
 
+
+# The kinds of checks that raise here; `fnx.debug.checks` sets them.
+checked_kinds: ContextVar[frozenset[str]] = ContextVar(
+    "fnx_checks", default=frozenset()
+)
 
 # `np.errstate` costs more than the arithmetic of a small array; NumPy 2 keeps the
 # settings in a context variable, which is ten times faster to set.
@@ -79,6 +85,8 @@ def evaluate(
         _errors.reset(token)
     if hooks.busy and watching():
         _check(primitive, arrays, values)
+    if hooks.busy and checked_kinds.get():
+        _look(primitive, arrays, params)
     if primitive.multiple:
         return tuple([making.wrap(*pair) for pair in zip(values, out, strict=True)])
     return making.wrap(values, out)
@@ -89,6 +97,13 @@ def _check(primitive: Primitive, arrays: list[Any], values: Any) -> None:
     from fnx.runtime.nonfinite import check_primitive  # lazy: see above
 
     check_primitive(primitive, arrays, values)
+
+
+def _look(primitive: Primitive, arrays: list[Any], params: Mapping[str, Any]) -> None:
+    # lazy: few look for what goes wrong
+    from fnx.runtime.checks import look_at_primitive  # lazy: see above
+
+    look_at_primitive(primitive, arrays, params)
 
 
 def ignore_errors() -> Any:

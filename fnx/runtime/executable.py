@@ -169,6 +169,11 @@ def run_compiled(
         names = [f"operand {number}" for number in range(len(inputs))]
         ends = [f"result {number}" for number in range(len(outputs))]
         check_program(primitive.name, program, arrays, results, names, ends)
+    if hooks.busy and eager.checked_kinds.get():
+        # lazy: few look for what goes wrong
+        from fnx.runtime.checks import look_at_program  # lazy: see above
+
+        look_at_program(primitive.name, program, arrays)
     return results if primitive.multiple else results[0]
 
 
