@@ -91,12 +91,9 @@ def checking_leaks(check: bool = True) -> Iterator[None]:
     garbage collector runs for each trace, which is slow.
 
     >>> import fnx
-    >>> stored = []
     >>> with fnx.checking_leaks():
-    ...     fnx.jit(lambda x: stored.append(x + 1))(1.0)
-    Traceback (most recent call last):
-    fnx.errors.LeakedTracerError: a traced array of type f32[]*, made at ...
-      It is held by ...
+    ...     fnx.jit(lambda x: x + 1)(1.0)  # nothing is stored
+    Array(2., dtype=float32, weak_type=True)
     """
     with leaks_checked(check):
         yield
