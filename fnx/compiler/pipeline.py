@@ -30,8 +30,8 @@ def plan_program(program: Program) -> Plan:
 
 
 def _planned(program: Program, carry: tuple[int, int] | None) -> Plan:
-    flat = checked(inline(program), "inline", program)
-    clean = checked(simplify(flat), "simplify", flat)
+    flat = checked(inline(program), "inline", program, weak=False)
+    clean = checked(simplify(flat), "simplify", flat, weak=False)
     _show(2, "program", clean)
     return make_plan(fuse(clean), _held, carry)
 

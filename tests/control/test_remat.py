@@ -617,3 +617,11 @@ def test_a_policy_that_cannot_be_hashed():
 
     with pytest.raises(errors.OptionError, match="cannot be hashed"):
         fnx.checkpoint(abs, policy=Policy())
+
+
+def test_a_checkpoint_around_a_loop_that_begins_with_a_number():
+    def f(x):
+        return fnx.lax.fori_loop(0, 4, lambda i, v: v / (x - i), 1.0)
+
+    found = fnx.jit(fnx.grad(fnx.checkpoint(f)))(0.5)
+    np.testing.assert_allclose(found, fnx.grad(f)(0.5), rtol=1e-5)
