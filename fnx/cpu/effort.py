@@ -31,7 +31,7 @@ def rounds(step: Step) -> float:
         case BranchStep(branches=plans):
             return max(sum(map(rounds, plan.steps)) for plan in plans)
         case LoopStep(test=None, length=int(length)):
-            return length * one_round(step)
+            return length * one_round(step) if length else 0.0  # not 0 * inf
     return math.inf
 
 

@@ -162,6 +162,28 @@ def test_lanes_that_do_not_choose_a_branch_do_not_see_it():
     np.testing.assert_array_equal(f(np.array([3.0, -0.5, 2.0])), [0.0, -1.0, 0.0])
 
 
+def test_a_loop_without_end_in_one_without_rounds():
+    """How long a round takes is unknown, and there are none of them."""
+
+    def body(c, _):
+        return lax.while_loop(lambda v: v.sum() < 9.0, lambda v: v * 2.0, c), None
+
+    def outer(c, row):
+        return lax.scan(body, c, None, 0)[0] + row, None
+
+    close(fnx.jit(lambda x: lax.scan(outer, x, ROWS)[0])(X), X + ROWS.sum(0))
+
+
+def test_branches_that_capture_equal_arrays():
+    """The same function thrice, which closes over an array of several elements."""
+    w = fnp.asarray(X)
+    branch = lambda y: y * w  # noqa: E731
+    f = lambda i, x: lax.switch(i, [branch, lambda y: y, branch], x)  # noqa: E731
+    close(f(2, X), X * X)
+    g = lambda w: f(2, X * w)[1] + lax.switch(1, [lambda y: y * w] * 3, X)[1]  # noqa: E731
+    close(fnx.grad(lambda x: g(x).sum())(np.float64(2.0)), X[1] * X[1] + X[1])
+
+
 def test_lanes_that_differ_in_the_predicate_alone():
     """Nothing but the predicate is mapped, and a branch has a product."""
     w = fnp.asarray(WEIGHTS[0][:3, :3])
