@@ -248,6 +248,7 @@ def a_shape_that_is_traced() -> None:
 def a_tracer_that_is_kept() -> None:
     """
     a traced array of type f64[3], made at here: (a_tracer_that_is_kept.<locals>.f): kept.append(x * 2), was used after its trace had ended. A transformed function must return what it computes, not store it in a global, an attribute or a list that outlives the call.
+      It is held by variable kept[0], which a_tracer_that_is_kept.<locals>.f closes over.
     """
 
     kept = []
