@@ -168,7 +168,7 @@ def test_as_in_jax():
             ref[...] = ref[...] * carry
             return carry + 1, ref[1]
 
-        ys = lib.lax.scan(body, 1.0, lib.numpy.arange(3.0))[1]
+        ys = lib.lax.scan(body, np.float32(1), np.arange(3, dtype=np.float32))[1]
         return ys, ref[...]
 
     x = np.array([2.0, 5.0], np.float32)
