@@ -28,6 +28,7 @@ from fnx.core.primitive import LinearInput, MappedAxis, primitives
 from fnx.core.primitive import primitive as named
 from fnx.core.types import ArrayType
 from fnx.runtime.array import from_numpy
+from fnx.testing.rules import own_primitives
 from tests.cases import BAD_CASES, CASES, BadCase, Case
 from tests.rules import (
     arguments,
@@ -109,12 +110,10 @@ def test_every_module_can_be_imported() -> None:
 
 
 def test_every_primitive_has_cases() -> None:
-    # Those of tests are called test_…; callbacks are no functions of their arrays, and
-    # have their own tests.
-    apart = "fnx.control.callback"
-    known = {p.name for p in primitives() if type(p).__module__ != apart}
-    missing = known - {case.primitive for case in CASES}
-    assert [name for name in sorted(missing) if not name.startswith("test_")] == []
+    # Callbacks and checks are no functions of their arrays, and have their own tests.
+    apart = ("fnx.control.callback", "fnx.control.check")
+    known = {p.name for p in own_primitives() if type(p).__module__ not in apart}
+    assert sorted(known - {case.primitive for case in CASES}) == []
 
 
 def test_cases_have_distinct_names_and_known_primitives() -> None:

@@ -51,6 +51,12 @@ def reason(primitive: Primitive, rule: str) -> str:
     return ""
 
 
+def own_primitives() -> list[Primitive]:
+    """All primitives but those of tests (`test_…`) and of examples (`example_…`)."""
+    apart = ("test_", "example_")
+    return [p for p in primitives() if not p.name.startswith(apart)]
+
+
 def rule_gaps() -> list[str]:
     """The rules that are missing, as "primitive.rule".
 
@@ -60,7 +66,7 @@ def rule_gaps() -> list[str]:
     load_all()
     return [
         f"{p.name}.{rule}"
-        for p in primitives()
+        for p in own_primitives()
         for rule in COLUMNS
         if state(p, rule) == MISSING
     ]
@@ -75,7 +81,7 @@ def rule_table() -> str:
     True
     """
     load_all()
-    every = sorted(primitives(), key=lambda p: p.name)
+    every = sorted(own_primitives(), key=lambda p: p.name)
     width = max(len(p.name) for p in every)
     header = " ".join([" " * width, *[f"{rule:9}" for rule in COLUMNS]])
     rows = [

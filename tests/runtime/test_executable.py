@@ -29,7 +29,7 @@ class _Failing(Primitive):
         return x * 2
 
 
-failing = _Failing("tests.failing")
+failing = _Failing("test_failing")
 
 
 def run(function: Any, *arrays: Any) -> Any:
