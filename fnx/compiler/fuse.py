@@ -32,23 +32,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from fnx import dtypes, errors
+from fnx import errors
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
+from fnx.compiler.reading import (
+    REDUCTION,
+    SIMPLE,
+    alignment,
+    is_narrow,
+    own_cost,
+    rank,
+    repeats,
+    row_prefix,
+)
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
-from fnx.core.program import Atom, Eqn, Literal, Program, Var
+from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.records import record
 
-# Work to compute a value again, in units of one arithmetic operation.
-_SIMPLE, _DIVISION, _FUNCTION, _REDUCTION = 1, 5, 12, 100
 # A value that costs no more than this is computed again rather than stored.
 _CHEAP = 6
 # The same for a value of which each kernel that reads it needs every element once.
 _CHEAP_ONCE = 11
 # What a kernel without lanes or threads may compute rather than load.
 _SERIAL = 16
-# A value is narrow beside another one that has at least so many times its elements.
-_NARROW = 8
 # Equations in one kernel: beyond this, compiling it costs more than a store and a load.
 _LARGEST = 200
 
@@ -192,7 +198,7 @@ class _Fuser:
             if number is None or not self.fusible[number]:
                 continue
             eqn = self.eqns[number]
-            work += _own_cost(eqn) if _own_cost(eqn) == _SIMPLE else _REDUCTION
+            work += own_cost(eqn) if own_cost(eqn) == SIMPLE else REDUCTION
             inputs = [atom for atom in eqn.inputs if isinstance(atom, Var)]
             pending += [atom for atom in inputs if atom not in self.forced]
         return work <= _SERIAL
@@ -242,7 +248,7 @@ class _Fuser:
             if not fusible:
                 costs.append(1)  # its outputs are stored, and loaded
                 continue
-            total = _own_cost(eqn)
+            total = own_cost(eqn)
             for atom in eqn.inputs:
                 if isinstance(atom, Literal):
                     continue
@@ -250,8 +256,8 @@ class _Fuser:
                 # Every read counts in full: at another index, it is computed again.
                 cost = 1 if number is None else costs[number]
                 # What is costly and narrow will be stored, and loaded here.
-                total += 1 if cost > _CHEAP and _is_narrow(atom, eqn) else cost
-            costs.append(min(total, _REDUCTION))
+                total += 1 if cost > _CHEAP and is_narrow(atom, eqn) else cost
+            costs.append(min(total, REDUCTION))
         return costs
 
     # -- where a value goes
@@ -304,7 +310,7 @@ class _Fuser:
         """How many axes of an inlined value run along the domain of a home, or -1."""
         along = (self._axes_along(use, home) for use in self._uses_in(home, uses))
         # A step that pulls the value reads it at its own index, in order or not.
-        return min(along, default=_rank(var)) if home.ordered else -1
+        return min(along, default=rank(var)) if home.ordered else -1
 
     def _store(
         self, number: int, var: Var, uses: list[_Use], homes: set[_Kernel]
@@ -320,14 +326,14 @@ class _Fuser:
         kernel.outputs.append(var)
         kernel.eqns.add(number)
         self.homes[var] = {kernel}
-        self.aligned[var] = {kernel: _rank(var)}
+        self.aligned[var] = {kernel: rank(var)}
 
     # -- how a value is read
 
     def _read_again(self, uses: list[_Use], home: _Kernel | None) -> bool:
         """Whether inlining in one kernel would compute one element many times."""
         elsewhere = [use for use in uses if self._axes_along(use, home) < 0]
-        if any(_repeats(self.eqns[use.eqn], use.position) for use in elsewhere):
+        if any(repeats(self.eqns[use.eqn], use.position) for use in elsewhere):
             return True
         return bool(elsewhere) and len(uses) > 1
 
@@ -340,7 +346,7 @@ class _Fuser:
         Without a home, the least of all that inline what reads the operand.
         """
         eqn = self.eqns[use.eqn]
-        reading = _row_prefix(eqn, use.position)
+        reading = row_prefix(eqn, use.position)
         if reading is None:
             return -1
         found = [
@@ -353,7 +359,7 @@ class _Fuser:
 
     def _reads_exactly(self, use: _Use, home: _Kernel) -> bool:
         operand = self.eqns[use.eqn].inputs[use.position]
-        return self._axes_along(use, home) == _rank(operand)
+        return self._axes_along(use, home) == rank(operand)
 
     # -- joining kernels
 
@@ -379,7 +385,7 @@ class _Fuser:
         if eqn.primitive.reads != "folded":
             return _Kernel(var.type.shape)
         shapes = (*(atom.type.shape for atom in eqn.inputs), var.type.shape)
-        alike = self.reductions.setdefault((_alignment(eqn, 0), shapes), [])
+        alike = self.reductions.setdefault((alignment(eqn, 0), shapes), [])
         reads = self._made_of(eqn)
         for kernel, others in alike:
             target = _current(kernel)
@@ -554,77 +560,3 @@ def _is_fusible(eqn: Eqn) -> bool:
     if any(type.dtype.kind == "c" for type in every):
         return False
     return eqn.primitive.fusible(types, eqn.params)
-
-
-def _own_cost(eqn: Eqn) -> int:
-    if eqn.primitive.reads == "folded":
-        return _REDUCTION
-    if eqn.primitive.is_cheap(**eqn.params):
-        return _SIMPLE
-    return _DIVISION if eqn.primitive.division else _FUNCTION
-
-
-def function_values(eqn: Eqn) -> int:
-    """How many values of a function, such as `exp`, an equation computes."""
-    primitive = eqn.primitive
-    elementwise = primitive.lanewise and primitive.reads == "once"
-    if not elementwise or not primitive.has("element") or _own_cost(eqn) != _FUNCTION:
-        return 0
-    type = eqn.outputs[0].type
-    return type.size if dtypes.is_float(type.dtype) else 0
-
-
-def _alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
-    types = [atom.type for atom in eqn.inputs]
-    return eqn.primitive.alignment(position, types, **eqn.params)
-
-
-def _row_prefix(eqn: Eqn, position: int) -> int | None:
-    """Along how many axes of the output's index an operand is read, if it is read at a
-    prefix of that index, or along rows; None elsewhere.
-
-    Without folded axes a prefix will do: the element is computed once for all that
-    follows. With them every axis of the output must come first, or the fold's elements
-    would be computed again along those that are left out.
-    """
-    reading = _reading(eqn, position)
-    if reading is None:
-        return None
-    along, ordered, folds, wanted = reading
-    prefix = ordered and along == (wanted if folds else wanted[: len(along)])
-    return len(along) if prefix else None
-
-
-def _repeats(eqn: Eqn, position: int) -> bool:
-    """Whether one element of an operand is read for many elements of the output."""
-    reading = _reading(eqn, position)
-    if reading is None:
-        return eqn.primitive.reads == "many"
-    along, _, _, wanted = reading
-    return not set(along) >= set(wanted)
-
-
-def _reading(eqn: Eqn, position: int) -> tuple[list[int], bool, bool, list[int]] | None:
-    """The output axes that an operand runs along, whether folded axes come after
-    them only, whether there are any, and all axes of the output; `None` if unknown.
-
-    Axes of length 1 do not count: their index is always 0.
-    """
-    axes = _alignment(eqn, position)
-    if axes is None:
-        return None
-    given = eqn.inputs[position].type.shape
-    wanted = [n for n, size in enumerate(eqn.outputs[0].type.shape) if size != 1]
-    kept = [axis for axis, size in zip(axes, given, strict=True) if size != 1]
-    along = [axis for axis in kept if axis is not None]
-    return along, kept[: len(along)] == along, len(along) < len(kept), wanted
-
-
-def _rank(atom: Atom) -> int:
-    """How many axes count, being longer than 1."""
-    return sum(size != 1 for size in atom.type.shape)
-
-
-def _is_narrow(atom: Atom, eqn: Eqn) -> bool:
-    """Whether an operand has far fewer elements than what is made of it."""
-    return _NARROW * atom.type.size <= eqn.outputs[0].type.size

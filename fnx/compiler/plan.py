@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.compiler.fuse import Fused, Group, function_values
+from fnx.compiler.fuse import Fused, Group
 from fnx.compiler.loop import Asked, Loop, add_loop, scratch_of
 from fnx.compiler.lower import constant, lower_step
 from fnx.compiler.outline import Outlined
@@ -29,6 +29,7 @@ from fnx.compiler.places import (
     place_in_arena,
     takes_over,
 )
+from fnx.compiler.reading import function_values
 from fnx.compiler.step import (
     BranchStep,
     CopyStep,

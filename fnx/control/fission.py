@@ -22,8 +22,6 @@ from fnx.core.primitive import MappedAxis
 from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.simplify import simplify
 from fnx.ops.arithmetic import add
-from fnx.ops.dot import dot_general
-from fnx.ops.reduce import reduce_sum
 from fnx.transforms.batch import batch_program
 
 _MOST = 2**28
@@ -38,7 +36,7 @@ def products_before(eqn: Eqn) -> list[Eqn] | None:
     consts = program.inputs[: shape.consts]
     rows = program.inputs[shape.consts + shape.carry :]
     early = _of_rows(program, consts, rows)
-    products = {id(e) for e in early if e.primitive is dot_general}
+    products = {id(e) for e in early if e.primitive.gathers}
     late = [e for e in program.eqns if id(e) not in products]
     read = _read(late, program.outputs)
     wanted = [v for e in early if id(e) in products for v in e.outputs if v in read]
@@ -141,7 +139,7 @@ def _of_results(program: Program, carry: int) -> list[Eqn]:
     found: list[Eqn] = []
     made: set[Atom] = set()
     for eqn in reversed(apart):
-        if eqn.primitive is dot_general or not made.isdisjoint(eqn.inputs):
+        if eqn.primitive.gathers or not made.isdisjoint(eqn.inputs):
             found.append(eqn)
             made.update(eqn.outputs)
     return found
@@ -161,7 +159,7 @@ def sums_after(eqn: Eqn) -> list[Eqn] | None:
     products = {
         n: term
         for n, term in sums.items()
-        if term.primitive is dot_general and fixed.isdisjoint(term.inputs)
+        if term.primitive.gathers and fixed.isdisjoint(term.inputs)
     }
     known = {*rows, *program.outputs[shape.carry :]}
     needed = [a for term in products.values() for a in term.inputs]
@@ -189,7 +187,7 @@ def _sums(program: Program, consts: int, carry: int) -> dict[int, Eqn]:
             continue
         others = [atom for atom in adding.inputs if atom is not var]
         term = makers.get(others[0]) if len(others) == 1 else None  # type: ignore[arg-type]
-        if term is None or term.primitive not in (dot_general, reduce_sum):
+        if term is None or term.primitive.over_rows(**term.params) is None:
             continue
         if uses[var] == 1 and uses[end] == 1 and uses[others[0]] == 1:
             found[number] = term
@@ -227,20 +225,10 @@ def _with_sums_after(
     for number, term in sums.items():
         terms = [where[atom] for atom in term.inputs]
         (total,) = new_vars([term.outputs[0].type])
+        params = term.primitive.over_rows(**term.params) or {}
         equations.append(
-            Eqn(term.primitive, tuple(terms), (total,), _over_rows(term), eqn.source)
+            Eqn(term.primitive, tuple(terms), (total,), params, eqn.source)
         )
         start, end = eqn.inputs[begin + number], eqn.outputs[number]
         equations.append(Eqn(add, (start, total), (end,), {}, eqn.source))
     return equations
-
-
-def _over_rows(term: Eqn) -> dict[str, Any]:
-    """The params of a product or sum that goes over all rows, too."""
-    params = dict(term.params)
-    if term.primitive is reduce_sum:
-        return {**params, "axes": (0, *[axis + 1 for axis in params["axes"]])}
-    contract, batch = params["contract"], params["batch"]
-    raised = [tuple([axis + 1 for axis in axes]) for axes in batch]
-    summed = [(0, *[axis + 1 for axis in axes]) for axes in contract]
-    return {**params, "contract": tuple(summed), "batch": tuple(raised)}

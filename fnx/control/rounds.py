@@ -8,12 +8,12 @@ Next on the walk: `scan.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import errors
 from fnx.control.call import call
-from fnx.control.held import arranged, new_vars, parted
+from fnx.control.held import arranged, both, either, new_vars, parted, settled
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.simplify import needed_inputs, simplify
@@ -23,6 +23,7 @@ from fnx.ops.families import along
 from fnx.ops.shape import permute
 from fnx.records import record
 from fnx.transforms.rewrite import Mask
+from fnx.transforms.split import split_program
 from fnx.transforms.transpose import pull_back
 
 
@@ -40,6 +41,33 @@ def check_carry(
             raise errors.ShapeError(
                 f"{name}: the carry is {before} before a round, {after} after it"
             )
+
+
+# ---------------------------------------------------------------- carries
+
+
+def spread_carry(start: Mask, found: Callable[[Mask], Mask]) -> Mask:
+    """Which carries have something (a tangent, an axis) after any number of rounds.
+
+    `found` says which outputs of a round have it, if those carries have.
+    """
+
+    def grow(carry: Mask) -> Mask:
+        return either(carry, found(carry)[: len(carry)])
+
+    return settled(start, grow)
+
+
+def known_carry(program: Program, consts: Mask, start: Mask, rows: Mask) -> Mask:
+    """Which carries are known in every round, by what is known before the first."""
+    many = len(program.outputs) - len(start)
+
+    def shrink(carry: Mask) -> Mask:
+        kept = (*carry, *[True] * many)
+        parts = split_program(program, (*consts, *carry, *rows), kept)
+        return both(carry, parts.outputs_known[: len(carry)])
+
+    return settled(start, shrink)
 
 
 # ---------------------------------------------------------------- tangents

@@ -25,7 +25,6 @@ from fnx.control.call import (
 )
 from fnx.control.fission import products_after, products_before, sums_after
 from fnx.control.held import (
-    both,
     either,
     equation_like,
     existing,
@@ -50,9 +49,11 @@ from fnx.control.rounds import (
     hoisted_equation,
     interleaved,
     invariant,
+    known_carry,
     lifted,
     lifted_rows,
     live_carry,
+    spread_carry,
     stacked,
     swapped,
     transposed_after_split,
@@ -159,11 +160,9 @@ class _Scan(Primitive):
         start = tuple([t is not None for t in moves[1]])
         consts, _, xs = [tuple([t is not None for t in part]) for part in moves]
 
-        def grow(carry: Mask) -> Mask:
-            found = jvp_program(program, (*consts, *carry, *xs))[1]
-            return either(carry, found[: shape.carry])
-
-        carry = settled(start, grow)
+        carry = spread_carry(
+            start, lambda carry: jvp_program(program, (*consts, *carry, *xs))[1]
+        )
         moving = (*consts, *carry, *xs)
         wanted = (*carry, *jvp_program(program, moving)[1][shape.carry :])
         moved = with_tangents(program, moving, wanted)
@@ -201,11 +200,9 @@ class _Scan(Primitive):
         terms = shape.cut(series[shape.first :])
         consts, start, xs = [tuple([t is not None for t in part]) for part in terms]
 
-        def grow(carry: Mask) -> Mask:
-            found = jet_program(program, order, (*consts, *carry, *xs))[1]
-            return either(carry, found[: shape.carry])
-
-        carry = settled(start, grow)
+        carry = spread_carry(
+            start, lambda carry: jet_program(program, order, (*consts, *carry, *xs))[1]
+        )
         moving = (*consts, *carry, *xs)
         found = jet_program(program, order, moving)[1]
         wanted = (*carry, *found[shape.carry :])
@@ -241,7 +238,7 @@ class _Scan(Primitive):
     ) -> Sequence[Any]:
         """A scan the other way; cotangents of the constants add up in its carry."""
         known = tuple([not is_linear(x) for x in inputs[shape.first :]])
-        if any(known_carry(program, shape, known)):
+        if any(known_carry(program, *map(tuple, shape.cut(known)))):
             params = {"program": program, "shape": shape}
             return transposed_after_split(self, ct, inputs, params)
         return transposed_scan(ct, *inputs, program=program, shape=shape)
@@ -263,11 +260,9 @@ class _Scan(Primitive):
             return _batched_counts(axis, args, mapped, program, shape)
         consts, start, xs = shape.cut(mapped[shape.first :])
 
-        def grow(carry: Mask) -> Mask:
-            found = batch_program(program, axis, (*consts, *carry, *xs))[1]
-            return either(carry, found[: shape.carry])
-
-        carry = settled(start, grow)
+        carry = spread_carry(
+            start, lambda carry: batch_program(program, axis, (*consts, *carry, *xs))[1]
+        )
         flags = (*consts, *carry, *xs)
         wanted = (*carry, *batch_program(program, axis, flags)[1][shape.carry :])
         operands = shape.cut(args[shape.first :])
@@ -376,19 +371,6 @@ def _rows(program: Program, shape: Shape) -> int:
 # ---------------------------------------------------------------- splitting
 
 
-def known_carry(program: Program, shape: Shape, known: Mask) -> Mask:
-    """Which carries are known in every round; `known` marks operands."""
-    consts, start, xs = shape.cut(known)
-    many = len(program.outputs) - shape.carry
-
-    def shrink(carry: Mask) -> Mask:
-        kept = (*carry, *[True] * many)
-        parts = split_program(program, (*consts, *carry, *xs), kept)
-        return both(carry, parts.outputs_known[: shape.carry])
-
-    return settled(start, shrink)
-
-
 def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
     """The scan over what is known, and the one that reads its residuals.
 
@@ -398,8 +380,8 @@ def split_scan(eqn: Eqn, known: Mask) -> Parts | None:
     shape: Shape = eqn.params["shape"]
     program: Program = eqn.params["program"]
     count, operands = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
-    consts, _, xs = shape.cut(known)
-    carry = known_carry(program, shape, known)
+    consts, start, xs = shape.cut(known)
+    carry = known_carry(program, consts, start, xs)
     many = len(program.outputs) - shape.carry
     mask = (*consts, *carry, *xs)
     if not any(mask):

@@ -25,7 +25,6 @@ from fnx.control.call import (
     with_outputs,
 )
 from fnx.control.held import (
-    both,
     either,
     equation_like,
     existing,
@@ -48,8 +47,10 @@ from fnx.control.rounds import (
     hoisted_equation,
     interleaved,
     invariant,
+    known_carry,
     lifted,
     live_carry,
+    spread_carry,
     stacked,
     swapped,
     transposed_after_split,
@@ -178,10 +179,10 @@ class _While(Primitive):
         consts = tuple([t is not None for t in fixed_moves])
         count = len(start)
 
-        def grow(carry: Mask) -> Mask:
-            return either(carry, jvp_program(body, (*consts, *carry))[1][:count])
-
-        carry = settled(tuple([t is not None for t in start_moves]), grow)
+        carry = spread_carry(
+            tuple([t is not None for t in start_moves]),
+            lambda carry: jvp_program(body, (*consts, *carry))[1],
+        )
         moving = (*consts, *carry)
         wanted = (*carry, *jvp_program(body, moving)[1][count:])
         moved = with_tangents(body, moving, wanted)
@@ -218,10 +219,10 @@ class _While(Primitive):
         consts = tuple([terms is not None for terms in fixed_terms])
         count = len(start)
 
-        def grow(carry: Mask) -> Mask:
-            return either(carry, jet_program(body, order, (*consts, *carry))[1][:count])
-
-        carry = settled(tuple([terms is not None for terms in start_terms]), grow)
+        carry = spread_carry(
+            tuple([terms is not None for terms in start_terms]),
+            lambda carry: jet_program(body, order, (*consts, *carry))[1],
+        )
         moving = (*consts, *carry)
         wanted = (*carry, *jet_program(body, order, moving)[1][count:])
         moved = with_series(body, order, moving, wanted)
@@ -264,12 +265,9 @@ class _While(Primitive):
         tests, consts, start = shape.cut(mapped)
         count = len(start)
 
-        def grow(carry: Mask) -> Mask:
-            return either(
-                carry, batch_program(body, axis, (*consts, *carry))[1][:count]
-            )
-
-        carry = settled(start, grow)
+        carry = spread_carry(
+            start, lambda carry: batch_program(body, axis, (*consts, *carry))[1]
+        )
         lifted_test, asked = batch_program(test, axis, (*tests, *carry))
         if asked[0] and (test.effect or body.effect):
             params = {"test": test, "body": body, "shape": shape}
@@ -403,12 +401,7 @@ def _split_while(eqn: Eqn, known: Mask) -> Parts | None:
     count = len(start)
     many = len(body.outputs) - count
 
-    def shrink(carry: Mask) -> Mask:
-        kept = (*carry, *[True] * many)
-        parts = split_program(body, (*consts, *carry), kept)
-        return both(carry, parts.outputs_known[:count])
-
-    carry = settled(start, shrink)
+    carry = known_carry(body, consts, start, ())
     asked = needed_inputs(test, (True,))
     if any(a and not k for a, k in zip(asked, (*tests, *carry), strict=True)):
         return None

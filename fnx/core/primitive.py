@@ -55,6 +55,8 @@ class Primitive:
     # Whether `batch` must be asked even if no argument is mapped (collectives over a
     # named axis, and primitives that hold programs, which may contain one).
     sees_axes: ClassVar[bool] = False
+    # Whether one of stacks of the inputs is much faster than one after the other.
+    gathers: ClassVar[bool] = False
     # Whether each element of the output depends on few elements of the inputs, and a
     # tangent or cotangent that is 0 there stays 0 whatever the other elements are.
     lanewise: ClassVar[bool] = False
@@ -151,6 +153,13 @@ class Primitive:
         """Which round of a loop it is that `reference` runs a held program for.
 
         `run` counts the runs of that program; `None` if the primitive is no loop.
+        """
+        return None
+
+    def over_rows(self, **params: Any) -> dict[str, Any] | None:
+        """Params for stacks of the inputs, which give the sum over their members.
+
+        `None` if there are none such.
         """
         return None
 

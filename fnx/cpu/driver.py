@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from fnx.cpu.emit import RUN, Module, call_text
-from fnx.cpu.flow import is_tight, looks, loop_places, print_flow
+from fnx.cpu.flow import BASE, is_tight, looks, loop_places, print_flow
 from fnx.cpu.grain import shares
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
@@ -34,9 +34,6 @@ from fnx.runtime.plan import (
     all_steps,
     held_plans,
 )
-
-BASE = Place("base", 0)
-"""The start of a plan's arena."""
 
 
 @record

@@ -48,7 +48,8 @@ UNSEEN_UNKNOWN = 16
 """The same for rounds of which nobody knows how long they take. If one takes long,
 there is a loop in it that looks itself."""
 
-_BASE = Place("base", 0)
+BASE = Place("base", 0)
+"""The start of a plan's arena."""
 
 
 def print_flow(driver: Driver, step: BranchStep | LoopStep) -> None:
@@ -153,7 +154,7 @@ def _pointers(
     for output, pointer in zip(outputs, targets, strict=True):
         if output.role == "buffer":
             pointers[Place("output", output.index)] = pointer
-    pointers[_BASE] = scratch
+    pointers[BASE] = scratch
     return pointers
 
 

@@ -56,6 +56,7 @@ class _DotGeneral(Primitive):
     every product has the full precision.
     """
 
+    gathers = True
     linear = True
     reads = "folded"
 
@@ -336,6 +337,14 @@ class _DotGeneral(Primitive):
         if found.swapped:
             read.reverse()
         plan.matmul(plan.outputs[0], *read, found.product)
+
+    def over_rows(
+        self, *, contract: Pair, batch: Pair = ((), ()), **params: Any
+    ) -> dict[str, Any]:
+        """The new leading axis is contracted, too."""
+        raised = tuple([tuple([axis + 1 for axis in axes]) for axes in batch])
+        summed = tuple([(0, *[axis + 1 for axis in axes]) for axes in contract])
+        return {**params, "contract": summed, "batch": raised}
 
     def copied(
         self,

@@ -112,6 +112,10 @@ class _Sum(Reduction):
         """-0.0, which unlike 0.0 changes no number: kernels start from it, too."""
         return -0.0 if count and dtypes.is_float(dtype) else None
 
+    def over_rows(self, *, axes: Ints) -> dict[str, Any]:
+        """The new leading axis is summed over, too."""
+        return {"axes": (0, *[axis + 1 for axis in axes])}
+
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints
     ) -> tuple[Any, Any]:
