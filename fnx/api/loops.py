@@ -89,7 +89,7 @@ def scan(
     (Array(6., dtype=float64), Array([0., 0., 1., 3.], dtype=float64))
     """
     rows = Operand.of("scan", "xs", xs)
-    count = _length(rows, length)
+    count = _length("scan", rows, length)
     pace = Pace(
         count,
         bool(reverse),
@@ -133,15 +133,16 @@ def _scan(
     return carry, step.rows_tree.unflatten(results[many:])
 
 
-def _length(rows: Operand, length: int | None) -> int:
+def _length(asker: str, rows: Operand, length: int | None = None) -> int:
     """How many rows there are."""
     for leaf, name in zip(rows.leaves, rows.names, strict=True):
         if not leaf.shape:
             raise errors.ShapeError(
                 errors.explain(
-                    f"scan: {name} is {leaf.type}",
+                    f"{asker}: {name} is {leaf.type}",
                     "it has no leading axis to go along",
-                    "close over it, or put it into the carry",
+                    "close over it"
+                    + (", or put it into the carry" if asker == "scan" else ""),
                 )
             )
     sizes = {leaf.shape[0] for leaf in rows.leaves}
@@ -159,10 +160,11 @@ def _length(rows: Operand, length: int | None) -> int:
             for leaf, name in zip(rows.leaves, rows.names, strict=True)
         ]
         lines += [] if length is None else [f"length: {length}"]
-        raise mismatch("scan: the leading axes must have one length", lines)
+        raise mismatch(f"{asker}: the leading axes must have one length", lines)
     if not sizes:
+        fix = "pass length=" if asker == "scan" else "pass arrays to go along"
         raise errors.ArgumentError(
-            errors.explain("scan: xs has no arrays", "", "pass length=")
+            errors.explain(f"{asker}: xs has no arrays", "", fix)
         )
     (size,) = sizes
     if size < 0:
@@ -474,7 +476,7 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
     Array([0., 1., 4., 9.], dtype=float64)
     """
     rows = Operand.of("map", "xs", xs)
-    count = _length(rows, None)
+    count = _length("map", rows)
     if batch_size is None:
         return _mapped(f, rows, count)
     if (

@@ -23,11 +23,8 @@ from fnx.compiler.step import (
 from fnx.core.types import ArrayType
 from fnx.kernel.expr import Buffer, Expr, Fold, Load, Op, Scan
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.scalar import TABLE
 from fnx.records import record
-
-# Operations on floats that the machine does not compute, or not with its float units.
-_FREE = frozenset({"select", "bitcast", "convert", "neg", "abs", "copysign", "not"})
-_OPERATIONS = {"fma": 2}
 
 
 @record
@@ -131,8 +128,8 @@ def _operations(
         match stmt:
             case Eval(Load() as load):
                 touched[load.buffer] = touched.get(load.buffer, 0) + rounds
-            case Eval(Op() as op) if op.name not in _FREE and _is_float(op):
-                total += rounds * _OPERATIONS.get(op.name, 1)
+            case Eval(Op() as op) if _is_float(op):
+                total += rounds * TABLE[op.name].operations
             case Store(buffer, value=value, combine=combine):
                 touched[buffer] = touched.get(buffer, 0) + rounds
                 total += rounds if combine is not None and _is_float(value) else 0

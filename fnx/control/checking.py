@@ -86,7 +86,6 @@ class _Findings:
         self.sites: list[Site] = []
         self.code: Any = scalar(0, int32)
         self.shown: list[Any] = []
-        self._nans: dict[Var, Any] = {}
 
     def values(self) -> list[Any]:
         """The code, and what the sites show."""

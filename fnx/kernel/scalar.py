@@ -38,7 +38,8 @@ class ScalarOp:
     and not among them). 16-bit floats appear only where bits are moved, not computed
     with: the builder computes them in float32. `result` gets the operands' dtypes; for
     `convert` and `bitcast` the target is chosen by the caller, who passes it to `numpy`
-    too. `llvm` and `cuda` are `None` for what `math.py` expands.
+    too. `llvm` and `cuda` are `None` for what `math.py` expands. `operations` is how
+    many of a float unit it takes.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ScalarOp:
     numpy: Callable[..., Array]
     llvm: llvm.Printer | None
     cuda: cuda.Printer | None
+    operations: int = 1
 
 
 BOOL = (dtypes.bool_,)
@@ -239,10 +241,11 @@ def _row(
     llvm_printer: llvm.Printer | None = None,
     cuda_printer: cuda.Printer | None = None,
     result: ResultRule = _same,
+    operations: int = 1,
 ) -> None:
     meaning = _quiet(meaning)
-    row = ScalarOp(name, arity, result, allowed, meaning, llvm_printer, cuda_printer)
-    TABLE[name] = row
+    printers = llvm_printer, cuda_printer
+    TABLE[name] = ScalarOp(name, arity, result, allowed, meaning, *printers, operations)
 
 
 # arithmetic
@@ -251,11 +254,11 @@ _row("sub", 2, NUMBERS, np.subtract, llvm.binary("fsub", "sub"), cuda.infix("-")
 _row("mul", 2, NUMBERS, np.multiply, llvm.binary("fmul", "mul"), cuda.infix("*"))
 _row("div", 2, NUMBERS, _divide, llvm.divide, cuda.divide)
 _row("rem", 2, NUMBERS, _remainder, llvm.remainder, cuda.remainder)
-_row("neg", 1, NUMBERS, np.negative, llvm.negate, cuda.negate)
-_row("abs", 1, NUMBERS, np.abs, llvm.absolute, cuda.absolute)
+_row("neg", 1, NUMBERS, np.negative, llvm.negate, cuda.negate, operations=0)
+_row("abs", 1, NUMBERS, np.abs, llvm.absolute, cuda.absolute, operations=0)
 _row("min", 2, NUMBERS, np.minimum, llvm.extremum("lt"), cuda.extremum("<"))
 _row("max", 2, NUMBERS, np.maximum, llvm.extremum("gt"), cuda.extremum(">"))
-_row("fma", 3, FLOATS, _fma, llvm.intrinsic("fma"), cuda.call("fma"))
+_row("fma", 3, FLOATS, _fma, llvm.intrinsic("fma"), cuda.call("fma"), operations=2)
 _row("sqrt", 1, FLOATS, np.sqrt, llvm.intrinsic("sqrt"), cuda.call("sqrt"))
 
 # rounding to an integral value of the same type; `round` is half to even
@@ -269,7 +272,7 @@ BITS = BOOL + INTEGERS
 _row("and", 2, BITS, np.bitwise_and, llvm.binary("", "and"), cuda.infix("&"))
 _row("or", 2, BITS, np.bitwise_or, llvm.binary("", "or"), cuda.infix("|"))
 _row("xor", 2, BITS, np.bitwise_xor, llvm.binary("", "xor"), cuda.infix("^"))
-_row("not", 1, BITS, np.invert, llvm.complement, cuda.complement)
+_row("not", 1, BITS, np.invert, llvm.complement, cuda.complement, operations=0)
 _row("shl", 2, INTEGERS, np.left_shift, llvm.shift("shl"), cuda.shl)
 _row("shr_logical", 2, INTEGERS, _shr_logical, llvm.shift("lshr"), cuda.shr_logical)
 _row(
@@ -296,6 +299,7 @@ _row(
     np.copysign,
     llvm.intrinsic("copysign"),
     cuda.call("copysign"),
+    operations=0,
 )
 
 # tests: comparisons are false if an operand is NaN, but for `ne`
@@ -310,9 +314,9 @@ _row("ge", 2, NUMBERS, np.greater_equal, llvm.compare("ge"), cuda.compare(">="),
 _row("is_finite", 1, FLOATS, np.isfinite, llvm.is_finite, cuda.is_finite, _bool)
 
 # choosing and reinterpreting: the only ops on 16-bit floats
-_row("select", 3, STORED, _select, llvm.select, cuda.select)
-_row("convert", 1, STORED, _convert, llvm.convert, cuda.convert)
-_row("bitcast", 1, STORED[1:], _bitcast, llvm.bitcast, cuda.bitcast)
+_row("select", 3, STORED, _select, llvm.select, cuda.select, operations=0)
+_row("convert", 1, STORED, _convert, llvm.convert, cuda.convert, operations=0)
+_row("bitcast", 1, STORED[1:], _bitcast, llvm.bitcast, cuda.bitcast, operations=0)
 
 # sin_if_huge(x, y): y, but sin(x) where |x| is too huge for math_trig's reduction
 for _name in ("sin", "cos", "tan"):

@@ -284,6 +284,10 @@ BAD = {
     "unroll=2: a bound is traced": lambda: fnx.jit(
         lambda n: lax.fori_loop(0, n, lambda i, v: v, X, unroll=2)
     )(3),
+    "map: the leading axes must have one length": lambda: lax.map(
+        lambda r: r, (X, ROWS)
+    ),
+    "map: xs has no arrays": lambda: lax.map(lambda r: r, ()),
     "batch_size must be": lambda: lax.map(abs, ROWS, batch_size=0),
     "no axis 3": lambda: lax.associative_scan(lambda a, b: a, X, axis=3),
     "elems has no arrays": lambda: lax.associative_scan(lambda a, b: a, ()),
