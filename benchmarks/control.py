@@ -48,13 +48,16 @@ def gradient(make: Callable[[Any], Callable[..., Any]]) -> dict[str, Build]:
 
 
 def lorenz(library: Any, rounds: int) -> Callable[..., Any]:
-    """Euler steps of the Lorenz system, a carry of three scalars."""
+    """Euler steps of the Lorenz system, a carry of three scalars.
+
+    Rho is 14: above 24.74 the system is chaotic, and outputs could not be compared.
+    """
 
     def body(state: Any, _: Any) -> Any:
         x, y, z = state
         dt = F32(0.001)
         x_next = x + dt * F32(10) * (y - x)
-        y_next = y + dt * (x * (F32(28) - z) - y)
+        y_next = y + dt * (x * (F32(14) - z) - y)
         return (x_next, y_next, z + dt * (x * y - F32(8 / 3) * z)), None
 
     return lambda *state: library.lax.scan(body, state, None, rounds)[0]
@@ -220,12 +223,11 @@ def cases(quick: bool) -> list[Case]:
 
     loose = {"tolerance": 1e-3}
     return [
-        # Chaotic: rounding in the last place grows with the steps.
         Case(
             f"Lorenz, {short} steps",
             three,
             jitted(lambda library: lorenz(library, short)),
-            tolerance=float("inf"),
+            **loose,
         ),
         Case(f"3x3 product, {long} rounds", rotation, jitted(a_matvec), **loose),
         Case("  gradient", rotation, gradient(a_matvec), **loose),
