@@ -95,6 +95,29 @@ class RecompileError(FnxError, RuntimeError):
     """Something would be traced or compiled where `fnx.no_recompile()` forbids it."""
 
 
+class DeviceError(FnxError, RuntimeError):
+    """A device that cannot do what was asked, or a run on it that went wrong."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has no memory left for an array or a program."""
+
+
+class CompileError(FnxError, RuntimeError):
+    """CUDA C that does not compile, or nothing there to compile it.
+
+    `log` is all that the compiler said, and `text` what it read; both may be empty.
+    """
+
+    def __init__(self, message: str, log: str = "", text: str = "") -> None:
+        super().__init__(message, log, text)  # the fields, so that it pickles
+        self.message, self.log, self.text = message, log, text
+
+    def __str__(self) -> str:
+        """The message: the first error, its line, and what to do."""
+        return self.message
+
+
 class MissingRule(FnxError, NotImplementedError):
     """A primitive lacks a rule: a gap in fnx (or in a user's primitive), not in the
     use.
@@ -233,7 +256,10 @@ def user_source(
     With `above`, only frames that were entered after that one are looked at.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame is not above and is_internal(frame.f_code):
+    while frame is not None and frame is not above:
+        # `is_internal`, without the call: this is done for every equation
+        if not frame.f_code.co_filename.startswith(_INTERNAL_ROOTS):
+            break
         frame = frame.f_back
     if frame is None or frame is above:
         return None

@@ -13,6 +13,7 @@ from fnx import dtypes
 from fnx.compiler.step import (
     BranchStep,
     CopyStep,
+    ForeignStep,
     HostStep,
     KernelStep,
     LoopStep,
@@ -35,7 +36,8 @@ class Cost:
     is how many values of functions (`exp`, `sin`) they make. `nbytes` is what kernels
     and products read and write, in memory or caches. Loops whose number of rounds only
     the run tells are counted with one round; there are so many `unknown_loops`.
-    `host_calls` are operations without native code, whose operations are not counted.
+    `host_calls` are operations that run in Python, or by code of the user's, whose
+    operations are not counted.
     Of a branch, the costliest of each number counts.
     """
 
@@ -70,15 +72,17 @@ def _step_cost(step: Step) -> Cost:
     match step:
         case KernelStep(kernel):
             return kernel_cost(kernel)
-        case MatmulStep(dtype, product=product):
+        case MatmulStep(dtype, product=product, out_dtype=out_dtype):
             m, n, k = product.m, product.n, product.k
-            elements = product.stack * (m * k + k * n + m * n)
+            nbytes = (m * k + k * n) * dtype.itemsize + m * n * out_dtype.itemsize
             each = 8 if dtype.kind == "c" else 2  # a product and a sum
-            return Cost(each * product.work, nbytes=elements * dtype.itemsize)
+            return Cost(each * product.work, nbytes=product.stack * nbytes)
         case CopyStep(nbytes=nbytes):
             return Cost(nbytes=2 * nbytes)
         case HostStep(input_types=inputs, output_types=outputs):
             return Cost(nbytes=type_bytes([*inputs, *outputs]), host_calls=1)
+        case ForeignStep(host=host):
+            return _step_cost(host)
         case BranchStep(branches=plans):
             rows = [plan_cost(plan)._values() for plan in plans]  # type: ignore[attr-defined]
             return Cost(*map(max, zip(*rows, strict=True)))

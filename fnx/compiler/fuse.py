@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fnx import errors
+from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
 from fnx.compiler.reading import (
     REDUCTION,
@@ -47,6 +48,7 @@ from fnx.compiler.reading import (
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
 from fnx.core.program import Eqn, Literal, Program, Var
+from fnx.kernel.schedule import Schedule, schedule
 from fnx.records import record
 
 # A value that costs no more than this is computed again rather than stored.
@@ -81,6 +83,8 @@ class Fused:
     layouts: dict[Var, Layout]
     makers: dict[Var, Eqn]
     stored: frozenset[Var]
+    schedule: Schedule
+    products: Products
 
     def base(self, var: Var) -> Var:
         """The value whose bytes a value has: itself, or what it is a view of."""
@@ -123,14 +127,25 @@ class _Use:
     position: int
 
 
-def fuse(program: Program) -> Fused:
-    """Cuts a flat program in kernels and steps."""
-    return _Fuser(program).run()
+def fuse(
+    program: Program,
+    schedule: Schedule = schedule,
+    products: Products = BLAS,
+) -> Fused:
+    """Cuts a flat program in kernels and steps.
+
+    Kernels will be scheduled so; matrix products that pay will be steps.
+    """
+    return _Fuser(program, schedule, products).run()
 
 
 class _Fuser:
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, schedule: Schedule, products: Products
+    ) -> None:
         self.program = program
+        self.schedule = schedule
+        self.products = products
         self.eqns = program.eqns
         self.maker = {v: n for n, eqn in enumerate(self.eqns) for v in eqn.outputs}
         self.uses: dict[Var, list[_Use]] = {}
@@ -138,7 +153,7 @@ class _Fuser:
             for position, atom in enumerate(eqn.inputs):
                 if isinstance(atom, Var):
                     self.uses.setdefault(atom, []).append(_Use(number, position))
-        self.fusible = [_is_fusible(eqn) for eqn in self.eqns]
+        self.fusible = [_is_fusible(eqn, products) for eqn in self.eqns]
         self.cost = self._costs()
         self.forced = {a for a in program.outputs if isinstance(a, Var)}
         self.homes: dict[Var, set[_Kernel]] = {}
@@ -169,7 +184,15 @@ class _Fuser:
         steps = self._ordered()
         stored = frozenset(var for step in steps for var in step.outputs)
         return Fused(
-            self.program, steps, self.views, self.origins, self.layouts, makers, stored
+            self.program,
+            steps,
+            self.views,
+            self.origins,
+            self.layouts,
+            makers,
+            stored,
+            self.schedule,
+            self.products,
         )
 
     def _step_inputs(self, number: int) -> None:
@@ -554,9 +577,14 @@ def _node(kernel: _Kernel) -> _Node:
     return kernel if kernel.step is None else kernel.step
 
 
-def _is_fusible(eqn: Eqn) -> bool:
+def _is_fusible(eqn: Eqn, products: Products) -> bool:
     types = [atom.type for atom in eqn.inputs]
     every = types + [var.type for var in eqn.outputs]
     if any(type.dtype.kind == "c" for type in every):
         return False
+    product = eqn.primitive.product(types, eqn.params)
+    if product is not None:
+        dtype, out_dtype, extents = product
+        if products.has(dtype, out_dtype) and products.pays(*extents):
+            return False
     return eqn.primitive.fusible(types, eqn.params)

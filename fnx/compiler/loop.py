@@ -43,18 +43,19 @@ class Loop:
     count: Value | None
     test: Asked | None
     full: Exception | None
+    outputs: Sequence[Value]
 
 
 def add_loop(builder: PlanBuilder, loop: Loop) -> None:
-    """Adds the draft of a loop, whose outputs are those of the current equation."""
+    """Adds the draft of a loop."""
     body = builder.held(loop.body, len(loop.consts), len(loop.carry))
     asked = loop.test
     test = None if asked is None else builder.held(asked.program, 0, 0)
     count = len(loop.carry)
     counted = asked is not None and loop.length is not None
-    ends = builder.outputs[:count]
-    counter = builder.outputs[count] if counted else None
-    results = builder.outputs[count + int(counted) :]
+    ends = loop.outputs[:count]
+    counter = loop.outputs[count] if counted else None
+    results = loop.outputs[count + int(counted) :]
     stays = [output.role == "input" for output in body.outputs[:count]]
     for start, end, is_updated in zip(loop.carry, ends, stays, strict=True):
         if is_updated:
@@ -62,6 +63,8 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
     spares = [None if s else Value(v.type) for v, s in zip(ends, stays, strict=True)]
     scratch = scratch_of(body) if test is None else scratch_of(body, test)
     answer = Value(ArrayType((), bool_))
+    # A row is what a round reads or writes: one along the leading axis, or several.
+    rounds = max(loop.length or 1, 1)
     held = [*loop.consts, *loop.carry, *loop.rows]
     held += [] if asked is None else asked.consts
     held += [] if loop.count is None else [loop.count]
@@ -84,8 +87,8 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
             body,
             tuple([place(base_of(value)) for value in loop.consts]),
             tuple(carry),
-            tuple([Rows(place(base_of(v)), _row_bytes(v)) for v in loop.rows]),
-            tuple([Rows(place(value), _row_bytes(value)) for value in results]),
+            tuple([Rows(place(base_of(v)), v.nbytes // rounds) for v in loop.rows]),
+            tuple([Rows(place(value), value.nbytes // rounds) for value in results]),
             place(scratch),
             loop.length,
             loop.reverse,
@@ -102,8 +105,3 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
 def scratch_of(*plans: Plan) -> Value:
     """Memory for the arena of any of these plans, of which one runs at a time."""
     return Value(ArrayType((max(plan.arena for plan in plans),), uint8))
-
-
-def _row_bytes(stack: Value) -> int:
-    length = max(stack.shape[0], 1)
-    return stack.nbytes // length

@@ -82,7 +82,7 @@ def lower_step(
         buffer = lowering.buffer(target, role)
         pulls = [Pull(lowering, atom) for atom in operands]
         build(lowering.k, index, buffer, *pulls)
-        return Lowered(lowering.k.finish(name), tuple(lowering.buffers))
+        return Lowered(lowering.k.finish(name, fused.schedule), tuple(lowering.buffers))
 
 
 class _Lowering:
@@ -105,7 +105,7 @@ class _Lowering:
         for var, value in zip(self.outputs, values, strict=True):
             buffer = self.buffer(var, "out")
             k.store(buffer, linear_offset(index, var.type.shape), value)
-        return Lowered(k.finish(name), tuple(self.buffers))
+        return Lowered(k.finish(name, self.fused.schedule), tuple(self.buffers))
 
     def element(self, atom: Atom, index: tuple[Any, ...]) -> Any:
         """The element of a value at an index; computed once for each index."""

@@ -11,6 +11,7 @@ import sys
 
 from fnx.compiler.fuse import fuse
 from fnx.compiler.inline import inline
+from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.plan import make_plan
 from fnx.compiler.step import Plan
 from fnx.config import config
@@ -18,27 +19,39 @@ from fnx.core.check import checked
 from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.kernel.printer import kernel_text
+from fnx.kernel.schedule import Schedule, schedule
 
 
-def plan_program(program: Program) -> Plan:
-    """Every pass of the compiler that does not depend on the backend."""
-    plan = _planned(program, None)
+def plan_program(
+    program: Program,
+    schedule: Schedule = schedule,
+    products: Products = BLAS,
+) -> Plan:
+    """Every pass of the compiler for a backend.
+
+    That is how its kernels are scheduled, and which matrix products it has.
+    """
+    plan = _planned(program, schedule, products, None)
     _show(3, "plan", plan)
     for kernel in plan.kernels:
         _show(4, "kernel", kernel_text(kernel))
     return plan
 
 
-def _planned(program: Program, carry: tuple[int, int] | None) -> Plan:
+def _planned(
+    program: Program,
+    schedule: Schedule,
+    products: Products,
+    carry: tuple[int, int] | None,
+) -> Plan:
     flat = checked(inline(program), "inline", program, weak=False)
     clean = checked(simplify(flat), "simplify", flat, weak=False)
     _show(2, "program", clean)
-    return make_plan(fuse(clean), _held, carry)
 
+    def held(program: Program, first: int, count: int) -> Plan:
+        return _planned(program, schedule, products, (first, count))
 
-def _held(program: Program, first: int, count: int) -> Plan:
-    """The plan of a program that a step runs; its carry are inputs from `first` on."""
-    return _planned(program, (first, count))
+    return make_plan(fuse(clean, schedule, products), held, carry)
 
 
 def _show(level: int, title: str, what: object) -> None:

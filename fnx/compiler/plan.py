@@ -33,6 +33,7 @@ from fnx.compiler.reading import function_values
 from fnx.compiler.step import (
     BranchStep,
     CopyStep,
+    ForeignStep,
     HostStep,
     KernelStep,
     MatmulStep,
@@ -40,6 +41,7 @@ from fnx.compiler.step import (
     Plan,
     Step,
 )
+from fnx.core.foreign import Foreign, Launch
 from fnx.core.layout import Layout, Product
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
@@ -228,7 +230,7 @@ class PlanBuilder:
         pulls = [_Stored(k, value, f"in{n}") for n, value in enumerate(reads)]
         buffer = k.buffer("out", out.dtype, out.type.size, role)
         build(k, index, buffer, *pulls)
-        return k.finish(name)
+        return k.finish(name, self.fused.schedule)
 
     def update(
         self,
@@ -237,11 +239,13 @@ class PlanBuilder:
         domain: tuple[int, ...],
         element: Callable[..., Any],
         combine: str | None,
+        apart: bool = False,
     ) -> None:
         """The operand's copy, updated in the order of `domain`.
 
         `element(k, index, *pulls)` gives the index in the output, the value and the
-        condition under which it is written; `pulled` are the inputs' positions.
+        condition under which it is written; `pulled` are the inputs' positions. If the
+        updates lie `apart`, no two of them are to one element.
         """
         (out,) = self.outputs
         self.copy(out, operand)
@@ -249,9 +253,9 @@ class PlanBuilder:
         def build(k: Any, index: Any, buffer: Any, *pulls: Any) -> None:
             target, value, mask = element(k, index, *pulls)
             offset = linear_offset(target, out.shape)
-            k.store(buffer, offset, value, combine=combine, mask=mask)
+            k.store(buffer, offset, value, combine, mask, apart)
 
-        self._pulling("update", pulled, domain, build, "inout")
+        self.pulling("update", pulled, domain, build, "inout")
 
     def scan(self, combine: str, axis: int, reverse: bool) -> None:
         """What the input's elements up to each place of an axis combine to."""
@@ -266,9 +270,9 @@ class PlanBuilder:
             value = k.scan(combine, i, x(place))
             k.store(buffer, linear_offset(place, out.shape), value)
 
-        self._pulling("scan", (0,), (*others, size), build, "out")
+        self.pulling("scan", (0,), (*others, size), build, "out")
 
-    def _pulling(
+    def pulling(
         self,
         name: str,
         pulled: Sequence[int],
@@ -287,6 +291,10 @@ class PlanBuilder:
         lowered = lower_step(name, self.fused, domain, target, role, operands, build)
         values = tuple([self._value(var) for var in lowered.values])
         self._add_kernel(lowered.kernel, values)
+
+    def value(self, type: ArrayType) -> Value:
+        """Memory for what a rule's steps compute on their way to the outputs."""
+        return Value(type)
 
     def permuted(self, operand: Value, dims: tuple[int, ...]) -> Value:
         """A copy of the operand with its axes in another order."""
@@ -308,12 +316,19 @@ class PlanBuilder:
             self._add_kernel(kernel, (source, target))
         return out
 
-    def matmul(self, out: Value, x: Value, y: Value, product: Product) -> None:
-        """A stack of matrix products."""
+    def multiplies(self, x: Value, y: Value) -> bool:
+        """Whether the backend has matrix products of these operands for the output."""
+        (out,) = self.outputs
+        return x.dtype == y.dtype and self.fused.products.has(x.dtype, out.dtype)
+
+    def matmul(
+        self, out: Value, x: Value, y: Value, product: Product, tf32: bool
+    ) -> None:
+        """A stack of matrix products, of operands that may be rounded if `tf32`."""
 
         def make(place: Callable[[Value], Place]) -> Step:
             ends = place(out), place(base_of(x)), place(base_of(y))
-            return MatmulStep(out.dtype, *ends, product)
+            return MatmulStep(x.dtype, *ends, product, out.dtype, tf32)
 
         self.add_draft(Draft((base_of(x), base_of(y)), (out,), make))
 
@@ -327,24 +342,39 @@ class PlanBuilder:
 
     def host(self) -> None:
         """Runs the current equation by its reference rule, in Python."""
+        self._on_host(lambda host: host, stored=False)
+
+    def _on_host(self, step: Callable[[HostStep], Step], stored: bool) -> None:
+        """A step made of that of the host, for which literals may have to be stored."""
         eqn, outputs = self._eqn, self.outputs
         if eqn is None:
             raise errors.InternalError("plan.host() outside of a steps rule")
         atoms = eqn.inputs
-        values = [a if isinstance(a, Literal) else self._value(a) for a in atoms]
+        values: list[Value | Literal] = []
+        for atom in atoms:
+            if isinstance(atom, Literal):
+                values.append(self.filled(atom, ()) if stored else atom)
+            else:
+                values.append(self._value(atom))
 
         def make(place: Callable[[Value], Place]) -> Step:
-            return HostStep(
-                eqn.primitive,
-                eqn.params,
-                tuple([v if isinstance(v, Literal) else place(v) for v in values]),
-                tuple([atom.type for atom in atoms]),
-                tuple([place(out) for out in outputs]),
-                tuple([var.type for var in eqn.outputs]),
+            return step(
+                HostStep(
+                    eqn.primitive,
+                    eqn.params,
+                    tuple([v if isinstance(v, Literal) else place(v) for v in values]),
+                    tuple([atom.type for atom in atoms]),
+                    tuple([place(out) for out in outputs]),
+                    tuple([var.type for var in eqn.outputs]),
+                )
             )
 
         reads = tuple([v for v in values if isinstance(v, Value)])
         self.add_draft(Draft(reads, outputs, make))
+
+    def foreign(self, code: Foreign, launch: Launch | None) -> None:
+        """A kernel of the user's; a literal is stored for it."""
+        self._on_host(lambda host: ForeignStep(code, launch, host), stored=True)
 
     def filled(self, literal: Literal, shape: tuple[int, ...]) -> Value:
         """A literal as a stored value."""
@@ -394,12 +424,14 @@ class PlanBuilder:
         count: Value | Literal | None = None,
         test: tuple[Program, Sequence[Value | Literal]] | None = None,
         full: Exception | None = None,
+        outputs: Sequence[Value] | None = None,
     ) -> None:
         """A program that is run round after round.
 
         `test` is the program that decides about each round, and its constants. Where
         there are both a test and a `length`, the output behind the carry is the number
-        of rounds, and `full` is the error if there are more than `length`.
+        of rounds, and `full` is the error if there are more than `length`. The outputs
+        are those of the equation, unless others are given.
         """
 
         def stored(operands: Sequence[Value | Literal]) -> list[Value]:
@@ -408,8 +440,11 @@ class PlanBuilder:
         asked = None if test is None else Asked(test[0], stored(test[1]))
         counted = None if count is None else self._in_memory(count)
         fixed, start = stored(consts), stored(carry)
-        made = Loop(body, fixed, start, rows, length, reverse, counted, asked, full)
-        add_loop(self, made)
+        ends = self.outputs if outputs is None else outputs
+        loop = Loop(
+            body, fixed, start, rows, length, reverse, counted, asked, full, ends
+        )
+        add_loop(self, loop)
 
     def _in_memory(self, operand: Value | Literal) -> Value:
         """An operand that is stored, even if it is a literal."""

@@ -1,7 +1,8 @@
 """What a plan is: steps in order, over places in the caller's memory and in one arena.
 
 A step is a kernel, a matrix product, a copy, a callback to the host (where an operation
-without native code runs by its `reference` rule), or a branch or loop over other plans.
+without native code runs by its `reference` rule), a kernel of the user's, or a branch
+or loop over other plans.
 Made by `plan.py`, read by backends. Next on the walk: `places.py`.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.compiler.places import Place
+from fnx.core.foreign import Foreign, Launch
 from fnx.core.layout import Product
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
@@ -31,13 +33,19 @@ class KernelStep:
 
 @record
 class MatmulStep:
-    """A stack of matrix products: out = x @ y."""
+    """A stack of matrix products: out = x @ y.
+
+    `dtype` is that of x and y. What backends have no product of is a fold in a kernel.
+    If `tf32`, the operands may be rounded to 10 bits, for tensor cores.
+    """
 
     dtype: np.dtype[Any]
     out: Place
     x: Place
     y: Place
     product: Product
+    out_dtype: np.dtype[Any]
+    tf32: bool = False
 
 
 @record
@@ -51,7 +59,10 @@ class CopyStep:
 
 @record
 class HostStep:
-    """Runs a primitive's `reference` rule in Python; a literal input is its value."""
+    """Runs a primitive's `reference` rule in Python; a literal input is its value.
+
+    A backend that has code for the primitive's `routine` runs that in its place.
+    """
 
     primitive: Primitive
     params: Mapping[str, Any]
@@ -59,6 +70,23 @@ class HostStep:
     input_types: tuple[ArrayType, ...]
     outputs: tuple[Place, ...]
     output_types: tuple[ArrayType, ...]
+
+    @property
+    def routine(self) -> str | None:
+        """The well-known routine that the primitive is, if any."""
+        return self.primitive.routine
+
+
+@record
+class ForeignStep:
+    """Runs a kernel of the user's, on arrays in row-major order (see `Native`).
+
+    `host` says which arrays; it is the step that does the same by way of Python.
+    """
+
+    code: Foreign
+    launch: Launch | None
+    host: HostStep
 
 
 @record
@@ -132,7 +160,9 @@ class LoopStep:
     full: Exception | None = None
 
 
-Step = KernelStep | MatmulStep | CopyStep | HostStep | BranchStep | LoopStep
+Step = (
+    KernelStep | MatmulStep | CopyStep | HostStep | ForeignStep | BranchStep | LoopStep
+)
 
 
 @record
@@ -210,13 +240,20 @@ def _describe(step: Step) -> str:
             x = f"{step.x}{'ᵀ' if p.x.transposed else ''}"
             y = f"{step.y}{'ᵀ' if p.y.transposed else ''}"
             size = f"{p.stack}×{p.m}×{p.n}×{p.k}"
-            return f"{step.out} = {x} @ {y}  {size} {step.dtype}"
+            dtype = f"{step.dtype}"
+            if step.out_dtype != step.dtype:
+                dtype += f" to {step.out_dtype}"
+            return f"{step.out} = {x} @ {y}  {size} {dtype}"
         case CopyStep(out, source, nbytes):
             return f"{out} = copy {source}  {nbytes} bytes"
         case HostStep():
             ends = ", ".join(map(str, step.outputs))
             inputs = ", ".join(map(str, step.inputs))
             return f"{ends} = host {step.primitive.name}({inputs})"
+        case ForeignStep():
+            ends = ", ".join(map(str, step.host.outputs))
+            inputs = ", ".join(map(str, step.host.inputs))
+            return f"{ends} = foreign {step.code.name}({inputs})"
         case BranchStep():
             ends = ", ".join(map(str, step.outputs))
             inputs = ", ".join(map(str, step.inputs))

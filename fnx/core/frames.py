@@ -1,17 +1,17 @@
-"""Frames: what changes hands where a loop or a branch uses a `Ref` from outside of it.
+"""Frames: what changes hands where a traced function uses a `Ref` from outside of it.
 
 A program has no memory, so a ref that a body writes to must become a value that goes in
 and comes out. While a body is traced, the innermost frame says what each ref holds
-there: a `discovering` frame notes which refs of outer traces are written to; a frame
-that is not begins with values that the body was given for them.
-Next on the walk: `leaks.py`.
+there: a `discovering` frame notes which refs of outer traces are read and written to; a
+frame that is not begins with values that the body was given for them. A trace without a
+frame only reads. Next on the walk: `leaks.py`.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,16 +23,27 @@ from fnx.core.types import ArrayType
 class Cell:
     """A value that can be replaced by another of the same type.
 
-    `home` is the trace in which it was made, `None` outside of any.
+    `home` is the trace in which it was made, `None` outside of any. It is `lent` while
+    a function runs that it was passed to, which has another cell for it.
     """
 
-    __slots__ = ("frozen", "home", "type", "value")
+    __slots__ = ("frozen", "home", "lent", "type", "value")
 
     def __init__(self, value: Any, type: ArrayType) -> None:
         self.value = value
         self.type = type
         self.home = innermost()
         self.frozen = False
+        self.lent = False
+
+
+class HasCell:
+    """What `fnx.api.refs.Ref` is to those who do not need all of it."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
 
 
 class Frame:
@@ -91,13 +102,14 @@ def given(
     cells: Sequence[Cell],
     values: Sequence[Any],
     args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
 ) -> tuple[Any, list[Any]]:
     """The result of a body whose refs begin with these values, and how they end."""
     frame = Frame(False)
     frame.builder = innermost()
     frame.values.update(zip(cells, values, strict=True))
     with _pushed(frame):
-        result = function(*args)
+        result = function(*args, **(kwargs or {}))
     return result, [frame.values[cell] for cell in cells]
 
 
@@ -113,9 +125,20 @@ def write(cell: Cell, value: Any) -> None:
     if cell.home is builder:
         cell.value = value
         return
-    frame = next(f for f in reversed(_state.frames) if cell in f.values)
-    frame.values[cell] = value
-    frame.written[cell] = None
+    for frame in reversed(_state.frames):
+        if frame.builder is builder and cell in frame.values:
+            frame.values[cell] = value
+            frame.written[cell] = None
+            return
+    raise errors.ArgumentError(
+        errors.explain(
+            f"a Ref of type {cell.type} from outside is written to inside of a "
+            "transformation that does not pass it on",
+            "jit, derivatives, vmap, loops and branches do",
+            "make the ref inside of the function, pass it ref[...] and return the "
+            "new value",
+        )
+    )
 
 
 def write_all(cells: Sequence[Cell], values: Sequence[Any]) -> None:
@@ -128,6 +151,15 @@ def _seen(cell: Cell, builder: Builder | None, count: int) -> Any:
     """What a ref holds in a trace, which the first `count` frames are of or around."""
     if cell.frozen:
         raise errors.ArgumentError("a Ref was used after fnx.freeze had ended it")
+    if cell.lent:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"a Ref of type {cell.type} is passed to a jitted function that has it "
+                "already, as another argument or from outside",
+                "two names for one place cannot be told apart in a program",
+                "pass it once, or copy it with new_ref(ref[...])",
+            )
+        )
     if cell.home is builder:
         return cell.value
     frame: Frame | None = None
@@ -136,30 +168,15 @@ def _seen(cell: Cell, builder: Builder | None, count: int) -> Any:
         frame = _state.frames[count]
         if cell in frame.values:
             return frame.values[cell]
-    if builder is None or frame is None:
-        raise _unreachable(cell)
-    frame.values[cell] = _seen(cell, builder.outer, count)
-    return frame.values[cell]
-
-
-def _unreachable(cell: Cell) -> Exception:
-    builder = innermost()
-    while builder is not None and builder is not cell.home:
-        builder = builder.outer
-    if builder is not cell.home:
-        return errors.LeakedTracerError(
+    if builder is None:
+        raise errors.LeakedTracerError(
             errors.explain(
                 f"a Ref of type {cell.type} was used after the trace in which it was "
                 "made had ended",
                 fix="return fnx.freeze(ref), and not the ref",
             )
         )
-    return errors.ArgumentError(
-        errors.explain(
-            f"a Ref of type {cell.type} from outside is used inside of jit, grad, vmap "
-            "or another transformation",
-            "only loops and branches pass on the refs around them",
-            "make the ref inside of the function, pass it ref[...] and return the "
-            "new value",
-        )
-    )
+    value = _seen(cell, builder.outer, count)
+    if frame is not None:
+        frame.values[cell] = value
+    return value

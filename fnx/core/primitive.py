@@ -9,10 +9,13 @@ here, never lists of names elsewhere. Families of primitives that share rules ar
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from fnx import errors
+from fnx.core.faults import Fault
 from fnx.core.layout import Layout
 from fnx.core.links import Links, aligned
 from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
@@ -69,6 +72,11 @@ class Primitive:
     cheap: bool = False
     # Whether it is one operation of the machine, though a slow one (division, root).
     division: bool = False
+    # The well-known routine that it is ("sort"), which a backend may have code for that
+    # runs in place of `reference`; it takes the inputs and params as they are.
+    routine: ClassVar[str | None] = None
+    # Whether the elements of its outputs are elements of its inputs.
+    moves: ClassVar[bool] = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -149,11 +157,36 @@ class Primitive:
         """
         return eqn
 
-    def round_of(self, run: int, inputs: Sequence[Any], **params: Any) -> int | None:
-        """Which round of a loop it is that `reference` runs a held program for.
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType], **params: Any
+    ) -> Iterable[Fault]:
+        """What may be wrong with one application, besides what results show (NaN).
 
-        `run` counts the runs of that program; `None` if the primitive is no loop.
+        The inputs are traced arrays or literals, the outputs their types.
         """
+        return ()
+
+    def checked(
+        self, found: Any, eqn: Eqn, inputs: Sequence[Any]
+    ) -> Sequence[Any] | None:
+        """The outputs of an equation whose programs are checked, and noted in `found`.
+
+        `found` is a `fnx.control.findings.Findings`. `None` for what holds no programs,
+        and for an equation that is applied as it is, with checks of its body beside it.
+        """
+        return None
+
+    def kept(self, eqn: Eqn, used: Sequence[bool], keep: Any) -> Any:
+        """What a policy of `remat` keeps of the programs that an equation holds.
+
+        That is for its used outputs. `keep(program, wanted)` says it of one program;
+        the result is a `fnx.control.keep.Kept`, of one equation that gives the same
+        and more. `None` if there is nothing to be kept.
+        """
+        return None
+
+    def looped(self, inputs: Sequence[Any], **params: Any) -> Looped | None:
+        """What an equation of these operands repeats; `None` if it is no loop."""
         return None
 
     def over_rows(self, **params: Any) -> dict[str, Any] | None:
@@ -173,6 +206,16 @@ class Primitive:
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Whether `element` serves these input types."""
         return self.has("element")
+
+    def product(
+        self, types: Sequence[ArrayType], params: Any
+    ) -> tuple[np.dtype[Any], np.dtype[Any], tuple[int, int, int, int]] | None:
+        """The matrix products that it is, if it is some.
+
+        That is the dtypes of operands and result; how many there are, and their rows,
+        columns and summands. Where a backend has them and they pay, it does not fuse.
+        """
+        return None
 
     def alignment(
         self, position: int, types: Sequence[ArrayType], **params: Any
@@ -281,6 +324,24 @@ def primitive(name: str) -> Primitive:
 def primitives() -> list[Primitive]:
     """Every primitive, in order of definition."""
     return list(_registry.values())
+
+
+class Looped(NamedTuple):
+    """A loop: `body` takes constants, the carry and a row, and gives the next carry.
+
+    What else it gives are results. There are `count` rounds, an int or an int32 scalar,
+    or as many as `test` says, which takes constants of its own and the carry. Of the
+    rows of `xs`, a `reverse`d loop takes the last one first.
+    """
+
+    body: Program
+    consts: Sequence[Any]
+    carry: Sequence[Any]
+    xs: Sequence[Any] = ()
+    count: Any = None
+    reverse: bool = False
+    test: Program | None = None
+    tests: Sequence[Any] = ()
 
 
 class Pulled(NamedTuple):

@@ -9,7 +9,7 @@ Receives equations from `trace.py`; every transformation takes and gives a `Prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -227,14 +227,22 @@ def silent(eqn: Eqn) -> Eqn:
     """
     if not eqn.effect:
         return eqn
-    params = {name: _silent_param(value) for name, value in eqn.params.items()}
+    return with_programs(eqn, silent_program)
+
+
+def with_programs(eqn: Eqn, change: Callable[[Program], Program]) -> Eqn:
+    """The equation with other programs in its params; the same if it holds none."""
+    held = list(sub_programs(eqn))
+    if not held:
+        return eqn
+    params = {name: _changed(value, change) for name, value in eqn.params.items()}
     return Eqn(eqn.primitive, eqn.inputs, eqn.outputs, params, eqn.source)
 
 
-def _silent_param(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple([_silent_param(item) for item in value])
-    return silent_program(value) if isinstance(value, Program) else value
+def _changed(value: Any, change: Callable[[Program], Program]) -> Any:
+    if isinstance(value, tuple) and any(isinstance(x, Program) for x in value):
+        return tuple([_changed(item, change) for item in value])
+    return change(value) if isinstance(value, Program) else value
 
 
 def silent_program(program: Program) -> Program:

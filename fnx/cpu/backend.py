@@ -70,6 +70,8 @@ class Compiled:
 class CpuBackend:
     """Prints plans as LLVM IR and compiles them in this process."""
 
+    stages = ("llvm", "asm")
+
     def machine(self) -> str:
         """What machine code depends on; `ImportError` without llvmlite."""
         return f"{jit.machine()} {cpus()} CPUs"

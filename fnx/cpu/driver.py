@@ -2,9 +2,10 @@
 
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
-`emit.py` prints, matrix products are calls of BLAS, host steps call Python, and end the
-run when that fails (`python.py`). The plans that branches and loops hold are printed in
-their place. Next on the walk: `flow.py`, then `backend.py`.
+`emit.py` prints, matrix products are calls of BLAS, kernels of the user's are calls of
+where they are (never kept on disk), host steps call Python, and end the run when that
+fails (`python.py`). The plans that branches and loops hold are printed in their place.
+Next on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from fnx.records import record
 from fnx.runtime.plan import (
     BranchStep,
     CopyStep,
+    ForeignStep,
     HostStep,
     KernelStep,
     LoopStep,
     MatmulStep,
+    Native,
     Place,
     Plan,
     Step,
@@ -233,8 +236,26 @@ class Driver:
                 places = [x for x in inputs if isinstance(x, Place)]
                 operands = [self.pointer(place) for place in (*places, *outputs)]
                 self.function.host(step, operands)
+            case ForeignStep():
+                self.foreign(step)
             case BranchStep() | LoopStep():
                 self.flow(step)
+
+    def foreign(self, step: ForeignStep) -> None:
+        """A kernel of the user's: a call of the address where it is, or of Python."""
+        cpu, host = step.code.cpu, step.host
+        if cpu is None:
+            raise step.code.missing("cpu")
+        if not isinstance(cpu, Native):
+            self.step(host)
+            return
+        self.function.restore_threads()
+        places = (*host.inputs, *host.outputs)
+        pointers = [self.pointer(x) for x in places if isinstance(x, Place)]
+        sizes = [size for type in host.input_types for size in type.shape]
+        given = [*[f"ptr {x}" for x in pointers], *[f"i64 {n}" for n in sizes]]
+        callee = f"inttoptr (i64 {cpu.address} to ptr)"
+        self.function.lines.append(f"call void {callee}({', '.join(given)})")
 
     def flow(self, step: BranchStep | LoopStep) -> None:
         """A branch or a loop; BLAS is told once what its products need."""

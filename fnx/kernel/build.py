@@ -29,7 +29,7 @@ from fnx.kernel.expr import (
     Op,
 )
 from fnx.kernel.ir import Kernel, Store, fold_identity
-from fnx.kernel.schedule import schedule
+from fnx.kernel.schedule import Schedule, schedule
 from fnx.kernel.table import ExprTable, canonical_value
 
 Index = IndexExpr | int
@@ -100,10 +100,12 @@ class KernelBuilder:
         value: Expr,
         combine: str | None = None,
         mask: Expr | None = None,
+        apart: bool = False,
     ) -> None:
         """Write an element (or combine it with what is there), where the mask is true.
 
-        Stores that combine run one after the other in the order of the domain.
+        Stores that combine run one after the other in the order of the domain, unless
+        they are known to lie `apart`: no two of them are to one element.
         """
         if value.dtype is not buffer.dtype:
             raise InternalError(
@@ -114,9 +116,10 @@ class KernelBuilder:
             if not mask.value:
                 return
             mask = None
-        self._stores.append(Store(buffer, self._index(offset), value, combine, mask))
+        place = self._index(offset)
+        self._stores.append(Store(buffer, place, value, combine, mask, apart))
 
-    def finish(self, name: str) -> Kernel:
+    def finish(self, name: str, schedule: Schedule = schedule) -> Kernel:
         """Schedule what was built; the builder is of no more use then."""
         buffers, stores = tuple(self._buffers), tuple(self._stores)
         if self._empty:

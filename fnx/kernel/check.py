@@ -23,8 +23,21 @@ from fnx.kernel.expr import (
     Part,
     Scan,
     is_trivial,
+    terms_of,
 )
-from fnx.kernel.ir import Eval, Kernel, Loop, Recall, Stmt, Store
+from fnx.kernel.ir import (
+    LOCAL,
+    Eval,
+    Kernel,
+    Launch,
+    Loop,
+    Recall,
+    Run,
+    Sort,
+    Stmt,
+    Store,
+    loops,
+)
 from fnx.kernel.printer import kernel_text
 
 
@@ -32,6 +45,11 @@ def check_kernel(kernel: Kernel) -> Kernel:
     """The kernel itself, after every invariant has been found to hold."""
     checker = _Checker(kernel)
     checker.body(kernel.body, frozenset(), ())
+    for each in kernel.launches:
+        if isinstance(each, Sort):
+            checker.sort(each)
+        else:
+            checker.launch(each)
     return kernel
 
 
@@ -41,6 +59,8 @@ class _Checker:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.kept: dict[Buffer, tuple[Store, tuple[Loop, ...]]] = {}
+        self.indices: frozenset[LoopIndex] = frozenset()  # of the launch
+        self.sorted: set[Buffer] = set()
         every = kernel.buffers + kernel.locals
         self.require(
             len({buffer.name for buffer in every}) == len(every),
@@ -51,6 +71,31 @@ class _Checker:
         if not holds:
             text = kernel_text(self.kernel)
             raise InternalError(f"kernel {self.kernel.name!r}: {reason}\n{text}")
+
+    def launch(self, launch: Launch) -> None:
+        """Check one launch, which knows nothing but its indices and what is stored."""
+        whole = launch.threads == 1 or launch.threads % 32 == 0
+        self.require(whole and launch.threads <= 1024, "a group is not made of warps")
+        if launch.width > 1:
+            even = launch.indices[-1].extent % launch.width == 0
+            self.require(even and launch.threads == 1, "lanes beyond the last index")
+        shared = any(loop.spread for loop in loops(launch.body))
+        self.require(not shared or launch.threads > 1, "one thread shares a loop")
+        self.indices = frozenset[LoopIndex](launch.indices)
+        self.body(launch.body, frozenset(launch.indices), ())
+
+    def sort(self, sort: Sort) -> None:
+        """Check a sort, after which what it stores may be read."""
+        ends = sort.keys, sort.ordered, sort.places
+        for buffer in ends:
+            self.buffer(buffer, "in")
+            apart = buffer.role == "local" and dtypes.is_integer(buffer.dtype)
+            self.require(apart, f"{buffer.name} is no memory for a sort")
+        self.require(sort.keys in self.kept, "a sort of what nobody has stored")
+        alike = {buffer.size for buffer in ends} == {sort.keys.size}
+        same = sort.keys.dtype is sort.ordered.dtype
+        self.require(alike and same, "a sort of other sizes or dtypes")
+        self.sorted |= {sort.ordered, sort.places}
 
     def body(
         self, body: tuple[Stmt, ...], known: frozenset[Expr], loops: tuple[Loop, ...]
@@ -65,7 +110,7 @@ class _Checker:
                     known |= {stmt.expr}
                 case Store():
                     self.store(stmt, known)
-                    if stmt.buffer.role == "local":
+                    if stmt.buffer.role in LOCAL:
                         self.keep(stmt, loops)
                 case Recall():
                     self.recall(stmt, known, loops)
@@ -87,6 +132,8 @@ class _Checker:
         self.require(loop.width > 1 or not loop.overlaps, "overlaps without lanes")
         bare = loop.width == 1 and not loop.carried
         self.require(bare or not loop.across, "a loop across lanes has more to do")
+        if loop.run is not None:
+            self.run(loop, loop.run, known)
         for carried in loop.carried:
             self.require(loop.index in carried.indices, "a loop carries a foreign fold")
         chain = (*loops, loop)
@@ -96,12 +143,27 @@ class _Checker:
             if fold not in nested:
                 self.fold(fold, inside, chain)
         for scan in loop.scans:
-            self.require(loop.width == 1, "a scan has lanes along its own loop")
+            serial = loop.width == 1 or loop.spread
+            self.require(serial, "a scan has lanes along its own loop")
             if scan not in nested:
                 self.carriers(scan, chain)
                 self.known(scan, inside)
         begun = {fold for outer in loops for fold in outer.folds}
         return frozenset(fold for fold in loop.folds if fold not in begun)
+
+    def run(self, loop: Loop, run: Run, known: frozenset[Expr]) -> None:
+        """Check a loop over a run of sorted keys, which combines with one element."""
+        self.require(run.keys in self.sorted, f"{run.keys.name} is not sorted")
+        self.require(run.keys.size == loop.extent, "a run of other keys")
+        self.require(loop.width == 1 and not loop.carried, "a run has lanes or folds")
+        for atom, _ in terms_of(run.start)[0]:
+            self.known(atom, known)
+        stores = [stmt for stmt in loop.body if isinstance(stmt, Store)]
+        steady = all(
+            store.combine and loop.index not in store.offset.free and not store.mask
+            for store in stores
+        )
+        self.require(steady and bool(stores), "a run does more than to combine")
 
     def entered(self, loop: Loop, known: frozenset[Expr]) -> frozenset[Expr]:
         """What is known inside a loop: not what an outer loop of its index computed."""
@@ -148,8 +210,8 @@ class _Checker:
                 self.op(expr)
             case Load():
                 self.buffer(expr.buffer, "out")
-                if expr.buffer.role == "local":
-                    there = expr.buffer in self.kept
+                if expr.buffer.role in LOCAL:
+                    there = expr.buffer in self.kept or expr.buffer in self.sorted
                     self.require(there, f"nothing is kept in {expr.buffer.name}")
                 if expr.mask is None:
                     self.offset(expr.buffer, expr.offset)
@@ -187,6 +249,9 @@ class _Checker:
         """A local buffer keeps one value, plainly."""
         plain = store.combine is None and store.mask is None
         self.require(plain, f"{store.buffer.name} does not keep every element")
+        if self.kernel.launches and store.buffer.role != "row":
+            self.kept.setdefault(store.buffer, (store, loops))  # each a part of it
+            return
         self.require(
             store.buffer not in self.kept, f"{store.buffer.name} keeps two values"
         )
@@ -203,7 +268,7 @@ class _Checker:
         same = store.value is stmt.expr and store.offset is stmt.offset
         self.require(same, f"{stmt.buffer.name} keeps something else")
         ended = {loop.index for loop in keepers if loop not in loops}
-        around = {loop.index for loop in keepers if loop in loops}
+        around = self.indices.union(loop.index for loop in keepers if loop in loops)
         self.require(
             ended == stmt.offset.free and stmt.expr.free <= ended | around,
             f"{stmt.buffer.name} does not hold all values yet, or no more",

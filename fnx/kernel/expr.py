@@ -26,7 +26,9 @@ COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
 class Buffer:
     """One array of a kernel in memory: `size` elements (at least one) of `dtype`.
 
-    The role is 'in', 'out' or 'inout', or 'local' for memory of the kernel's own; two
+    The role is 'in', 'out' or 'inout', 'local' for memory of the kernel's own, 'shared'
+    for such memory that each group of threads has for itself, or 'row' where the
+    threads of a group hold the elements in registers, each those of its own rounds; two
     buffers never overlap.
     """
 

@@ -1,14 +1,16 @@
 """The scheduled kernel: one loop nest over scalar expressions, ready to be printed.
 
-`schedule.py` makes it, `check.py` verifies it, `printer.py` shows it, and the backends
-(`fnx/cpu/emit.py`, `fnx_cuda/emit.py`) print it as code. Every decision has been taken:
-a backend walks the statements in order and chooses nothing.
+`schedule.py` makes it for a CPU and `grid.py` for a GPU, `check.py` verifies it,
+`printer.py` shows it, and the backends (`fnx/cpu/emit.py`, `fnx_cuda/emit.py`) print it
+as code. Every decision has been taken: a backend walks the statements in order and
+chooses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import field
+from math import prod
 
 import numpy as np
 
@@ -41,7 +43,9 @@ class Store:
     """Write a value into a buffer, where the mask (if any) is true.
 
     With `combine` ('add', 'mul', 'max', 'min') the old element is read, combined and
-    written back, in the order of the loop indices.
+    written back, in the order of the loop indices; or `atomic`ally in any order, where
+    that comes to the same. Stores that lie `apart` never meet at an element, which the
+    operation promises where offsets do not tell.
     """
 
     buffer: Buffer
@@ -49,6 +53,33 @@ class Store:
     value: Expr
     combine: str | None = None
     mask: Expr | None = None
+    apart: bool = False
+    atomic: bool = False
+
+    def may_meet(self, domain: Sequence[LoopIndex]) -> bool:
+        """Whether several rounds of a domain may store to one element, in some order.
+
+        They may where loads or fewer indices tell the offset, or old elements matter.
+        """
+        if self.apart or self.atomic:
+            return False
+        by_place = not self.combine and not depends_on_data(self.offset)
+        return not (by_place and self.offset.free.issuperset(domain))
+
+
+@record(eq=False)
+class Run:
+    """The part of sorted keys that are equal to the one at `start`, in a loop's rounds.
+
+    Where the key before is equal too, or the key is not below `end`, there is no round;
+    nor where fewer keys are equal than `least`, or more than `most`, if that is given.
+    """
+
+    keys: Buffer
+    start: IndexExpr
+    end: int
+    least: int = 1
+    most: int | None = None
 
 
 @record(eq=False)
@@ -74,6 +105,10 @@ class Loop:
     A loop `across` has as many rounds as the vector loop around it has lanes, or a
     multiple, and some load walks memory along it: together they are squares that a
     backend may read row by row and transpose in registers.
+    The rounds of a loop that is `spread` are shared by the threads of a group, in turns
+    of `width` rounds; its folds are combined over the threads, and known to all.
+    A loop with a `run` has the rounds of that run only; what it stores it combines with
+    one element, in a register and in the order of the rounds, also if it is spread.
     """
 
     index: LoopIndex
@@ -83,6 +118,8 @@ class Loop:
     overlaps: bool = False
     scans: tuple[Scan, ...] = ()
     across: bool = False
+    spread: bool = False
+    run: Run | None = None
 
     @property
     def carried(self) -> tuple[Fold | Scan, ...]:
@@ -95,7 +132,44 @@ class Loop:
         return self.index.extent
 
 
+@record(eq=False)
+class Launch:
+    """Runs the body for all values of the indices at once, on a GPU.
+
+    Each combination of them is done by a group of `threads`: one, or those of a warp,
+    or those of a block of several warps. What is not in a loop that is spread over the
+    group all of its threads compute, and one of them stores. With `width` > 1 a thread
+    does so many values of the last index, one per lane.
+    """
+
+    indices: tuple[LoopIndex, ...]
+    body: tuple[Stmt, ...]
+    threads: int = 1
+    width: int = 1
+
+    @property
+    def groups(self) -> int:
+        """How many groups of threads there are."""
+        return prod(index.extent for index in self.indices) // self.width
+
+
+@record(eq=False)
+class Sort:
+    """Sorts unsigned integers below 2**bits, on a GPU; equal ones keep their order.
+
+    `ordered` gets the keys in their order, `places` where each of them was.
+    """
+
+    keys: Buffer
+    ordered: Buffer
+    places: Buffer
+    bits: int
+
+
 Stmt = Eval | Store | Recall | Loop
+
+LOCAL = ("local", "row", "shared")
+"""The roles of buffers of a kernel's own."""
 
 
 @record(eq=False)
@@ -104,6 +178,8 @@ class Kernel:
 
     Its `locals` are memory of its own, in which loops keep values for later ones. All
     that is recalled in a round of a loop around both has been kept in that round.
+    A kernel for a GPU has launches and sorts, one after the other, in the place of a
+    body.
     """
 
     name: str
@@ -112,6 +188,7 @@ class Kernel:
     locals: tuple[Buffer, ...] = ()
     key: Hashable = field(default=None, repr=False)
     """Equal for kernels that differ in names only, which can share their code."""
+    launches: tuple[Launch | Sort, ...] = ()
 
 
 def loops(body: tuple[Stmt, ...]) -> Iterator[Loop]:
@@ -146,7 +223,20 @@ def local_buffers(body: tuple[Stmt, ...]) -> tuple[Buffer, ...]:
     """The memory that statements keep values in."""
     flat = (*body, *(stmt for loop in loops(body) for stmt in loop.body))
     stores = (stmt for stmt in flat if isinstance(stmt, Store))
-    return tuple(dict.fromkeys(s.buffer for s in stores if s.buffer.role == "local"))
+    kept = (store.buffer for store in stores if store.buffer.role in LOCAL)
+    return tuple(dict.fromkeys(kept))
+
+
+def launch_buffers(launches: tuple[Launch | Sort, ...]) -> tuple[Buffer, ...]:
+    """The memory that launches and sorts keep values in."""
+    found: dict[Buffer, None] = {}
+    for each in launches:
+        match each:
+            case Launch(body=body):
+                found |= dict.fromkeys(local_buffers(body))
+            case Sort(ordered=ordered, places=places):
+                found |= {ordered: None, places: None}
+    return tuple(found)
 
 
 def parallel_loops(kernel: Kernel) -> tuple[Loop, ...]:

@@ -4,12 +4,13 @@ Softmax needs exp(x - max) in the loop that sums it and again in the loop that d
 it. `along_rows` lets folds over rows use the index of the domain's row, so that such
 values are the same expression; `kept` then has the first loop store them in a local
 buffer and the later ones recall them, where that is less work than computing them
-again. Receives and gives nests and placed statements; next on the walk: `vectorize.py`.
+again (on a GPU, than reading them again, too). Receives and gives nests and placed
+statements; next on the walk: `vectorize.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fnx import dtypes
@@ -19,6 +20,7 @@ from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import Body, scalar_cost
+from fnx.records import record
 
 WORTH = 5.0
 """Values that cost more than this are kept: more than storing and reading them."""
@@ -61,27 +63,38 @@ def _row_of(nest: Nest, fold: Fold) -> tuple[LoopIndex, ...]:
 # ---------------------------------------------------------------- keeping values
 
 
-def kept(body: Body, local: Locals) -> Body:
+@record
+class Costs:
+    """What it costs to compute an expression from its operands, and what is kept."""
+
+    of: Callable[[Expr], float]
+    kept: tuple[type[Expr], ...]
+
+
+_CPU = Costs(scalar_cost, (Op,))
+
+
+def kept(body: Body, local: Locals, costs: Costs = _CPU) -> Body:
     """The statements, with costly values of sibling loops computed in the first."""
     siblings: dict[LoopIndex, list[Loop]] = {}
     new: dict[Stmt, Stmt] = {}
     for stmt in body:
         if isinstance(stmt, Loop):
             if any(isinstance(inner, Loop) for inner in stmt.body):
-                new[stmt] = replace(stmt, body=kept(stmt.body, local))
+                new[stmt] = replace(stmt, body=kept(stmt.body, local, costs))
             else:
                 siblings.setdefault(stmt.index, []).append(stmt)
     for loops in siblings.values():
         if len(loops) > 1:
-            new.update(zip(loops, _Row(loops, local).loops(), strict=True))
+            new.update(zip(loops, _Row(loops, local, costs).loops(), strict=True))
     return tuple([new.get(stmt, stmt) for stmt in body])
 
 
 class _Row:
     """Loops over the same row, one after the other, and which values they keep."""
 
-    def __init__(self, loops: list[Loop], local: Locals) -> None:
-        self.given = loops
+    def __init__(self, loops: list[Loop], local: Locals, costs: Costs) -> None:
+        self.given, self.costs = loops, costs
         self.index = loops[0].index
         self.first: dict[Expr, int] = {}
         for number, loop in enumerate(loops):
@@ -100,7 +113,7 @@ class _Row:
             used += _roots(loop)
             shared.update(e for e in used if self.first.get(e, number) < number)
         for expr in sorted(shared, key=lambda expr: expr.order):
-            plain = isinstance(expr, Op) and expr.dtype is not dtypes.bool_
+            plain = isinstance(expr, self.costs.kept) and expr.dtype is not dtypes.bool_
             if plain and self._cost(expr) > WORTH:
                 buffer = local.row(expr.dtype, self.index.extent)
                 if buffer is not None:
@@ -110,7 +123,7 @@ class _Row:
         """What it costs to compute a value of a loop from what is kept so far."""
         needed = walk((expr,), lambda e: e in self.first and e not in self.buffers)
         computed = (e for e in needed if e in self.first and e not in self.buffers)
-        return sum(scalar_cost(e) for e in computed)
+        return sum(self.costs.of(e) for e in computed)
 
     def loops(self) -> list[Loop]:
         """The loops, where later ones recall what earlier ones keep."""

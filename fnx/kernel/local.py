@@ -21,11 +21,15 @@ PARTIALS = 1 << 17
 
 @dataclass(slots=True)
 class Locals:
-    """What is left for rows and for sums, and how many buffers there are."""
+    """What is left for rows and for sums, and how many buffers there are.
+
+    `role` is that of rows.
+    """
 
     room: int = ROOM
     partials: int = PARTIALS
     count: int = 0
+    role: str = "local"
 
     def row(self, dtype: DType, size: int) -> Buffer | None:
         """A buffer for a row; None where there is no room."""
@@ -33,13 +37,13 @@ class Locals:
         if nbytes > self.room:
             return None
         self.room -= nbytes
-        return self._buffer("row", dtype, size)
+        return self._buffer("row", dtype, size, self.role)
 
     def sums(self, dtype: DType, size: int) -> Buffer:
         """A buffer for sums of blocks."""
         self.partials -= size * dtype.itemsize
-        return self._buffer("sums", dtype, size)
+        return self._buffer("sums", dtype, size, "local")
 
-    def _buffer(self, kind: str, dtype: DType, size: int) -> Buffer:
+    def _buffer(self, kind: str, dtype: DType, size: int, role: str) -> Buffer:
         self.count += 1
-        return Buffer(f"{kind}{self.count - 1}", dtype, size, "local")
+        return Buffer(f"{kind}{self.count - 1}", dtype, size, role)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from fnx import dtypes
@@ -61,12 +62,11 @@ class Nest:
     def mapped(self, domain: tuple[LoopIndex, ...], done: dict[Expr, Expr]) -> Nest:
         """The nest with other expressions in place of all that it has."""
         stores = (
-            Store(
-                store.buffer,
-                as_index_expr(done[store.offset]),
-                done[store.value],
-                store.combine,
-                None if store.mask is None else done[store.mask],
+            replace(
+                store,
+                offset=as_index_expr(done[store.offset]),
+                value=done[store.value],
+                mask=None if store.mask is None else done[store.mask],
             )
             for store in self.stores
         )
@@ -90,14 +90,14 @@ REGISTER = 32
 def split_loops(table: ExprTable, nest: Nest) -> Nest:
     """The nest with those loops split whose index is divided."""
     while replacements := _split(table, nest):
-        nest = _replaced(table, nest, replacements)
+        nest = replaced(table, nest, replacements)
     return nest
 
 
 def collapsed_loops(table: ExprTable, nest: Nest) -> Nest:
     """A nest of split loops with those made one whose memory lies in a row."""
     while replacements := _collapse(table, nest):
-        nest = _replaced(table, nest, replacements)
+        nest = replaced(table, nest, replacements)
     return nest
 
 
@@ -112,17 +112,17 @@ def blocked_and_tiled(table: ExprTable, nest: Nest) -> list[Nest]:
 
 
 @record
-class _Replacement:
+class Replacement:
     """What stands for a loop index, and which loops run in place of its loop."""
 
     index: IndexExpr
     loops: tuple[LoopIndex, ...]
 
 
-_Replacements = dict[LoopIndex, _Replacement]
+Replacements = dict[LoopIndex, Replacement]
 
 
-def _replaced(table: ExprTable, nest: Nest, replacements: _Replacements) -> Nest:
+def replaced(table: ExprTable, nest: Nest, replacements: Replacements) -> Nest:
     """The nest with the replacements made everywhere, in folds too."""
     done: dict[Expr, Expr] = {i: r.index for i, r in replacements.items()}
 
@@ -154,7 +154,7 @@ def _loop(table: ExprTable, tag: tuple[object, ...], extent: int) -> LoopIndex:
 # ---------------------------------------------------------------- split and collapse
 
 
-def _split(table: ExprTable, nest: Nest) -> _Replacements:
+def _split(table: ExprTable, nest: Nest) -> Replacements:
     """Loops whose index is divided by a divisor of their extent (the largest)."""
     divisors: dict[LoopIndex, int] = {}
     for expr in nest.exprs:
@@ -162,15 +162,15 @@ def _split(table: ExprTable, nest: Nest) -> _Replacements:
             index, n = expr.index, expr.divisor
             if index.extent % n == 0 and n > divisors.get(index, 1):
                 divisors[index] = n
-    replacements: _Replacements = {}
+    replacements: Replacements = {}
     for index, n in divisors.items():
         outer = _loop(table, (index.tag, "outer", n), index.extent // n)
         inner = _loop(table, (index.tag, "inner", n), n)
-        replacements[index] = _Replacement(outer * n + inner, (outer, inner))
+        replacements[index] = Replacement(outer * n + inner, (outer, inner))
     return replacements
 
 
-def _collapse(table: ExprTable, nest: Nest) -> _Replacements:
+def _collapse(table: ExprTable, nest: Nest) -> Replacements:
     """The first pair of nested loops that every index walks as one loop."""
     folded = [fold.indices for fold in nest.folds]
     scanned = [scan.indices for scan in nest.scans]
@@ -188,8 +188,8 @@ def _collapse(table: ExprTable, nest: Nest) -> _Replacements:
             extent = outer.extent * inner.extent
             loop = _loop(table, (outer.tag, inner.tag), extent)
             return {
-                outer: _Replacement(loop // inner.extent, (loop,)),
-                inner: _Replacement(loop % inner.extent, ()),
+                outer: Replacement(loop // inner.extent, (loop,)),
+                inner: Replacement(loop % inner.extent, ()),
             }
     return {}
 
@@ -251,15 +251,15 @@ def _squares(table: ExprTable, nest: Nest, outer: LoopIndex, size: int) -> list[
     tile = table.loop((outer.tag, "tile", size), whole)
     step = _loop(table, (outer.tag, "step", size), size)
     loops = (tile,) if isinstance(tile, LoopIndex) else ()
-    replacement = _Replacement(tile * size + step, loops)
-    tiled = _replaced(table, nest, {outer: replacement})
+    replacement = Replacement(tile * size + step, loops)
+    tiled = replaced(table, nest, {outer: replacement})
     across = step if len(nest.exprs) * size <= MOST_CODE else None
     nests = [Nest((*tiled.domain, step), tiled.stores, across)]
     if rest := outer.extent - whole * size:
         row = table.loop((outer.tag, "rest", rest), rest)
         loops = (row,) if isinstance(row, LoopIndex) else ()
-        replacement = _Replacement(row + whole * size, loops)
-        nests.append(_replaced(table, nest, {outer: replacement}))
+        replacement = Replacement(row + whole * size, loops)
+        nests.append(replaced(table, nest, {outer: replacement}))
     return nests
 
 

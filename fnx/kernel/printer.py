@@ -30,7 +30,7 @@ from fnx.kernel.expr import (
     Terms,
     split_terms,
 )
-from fnx.kernel.ir import Eval, Kernel, Loop, Recall, Stmt, Store
+from fnx.kernel.ir import Eval, Kernel, Launch, Loop, Recall, Run, Sort, Stmt, Store
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|"}
 _INFIX |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -45,14 +45,30 @@ def kernel_text(kernel: Kernel) -> str:
         type_ = f"{short(buffer.dtype)}[{buffer.size}]"
         lines.append(f"  {buffer.role:5} {buffer.name:{width}} : {type_}")
     names = {buffer: buffer.name for buffer in every}
-    return "\n".join(lines + _Printer(names).body(kernel.body, 1)) + "\n"
+    printer = _Printer(names)
+    lines += printer.body(kernel.body, 1)
+    for each in kernel.launches:
+        if isinstance(each, Sort):
+            lines.append("  " + printer.sort(each))
+        else:
+            lines += printer.launch(each, 1)
+    return "\n".join(lines) + "\n"
 
 
-def structural_key(buffers: Sequence[Buffer], body: tuple[Stmt, ...]) -> Hashable:
+def structural_key(
+    buffers: Sequence[Buffer],
+    body: tuple[Stmt, ...],
+    launches: tuple[Launch | Sort, ...] = (),
+) -> Hashable:
     """Equal for kernels that differ only in their names and those of their buffers."""
     types = tuple((buffer.dtype.num, buffer.role) for buffer in buffers)
     key = _Key(buffers)
     key.body(body)
+    for each in launches:
+        if isinstance(each, Sort):
+            key.sort(each)
+        else:
+            key.launch(each)
     return types, tuple(key.parts)
 
 
@@ -73,15 +89,29 @@ class _Key:
                 case Store():
                     place = self.buffers[stmt.buffer], number(stmt.offset)
                     mask = None if stmt.mask is None else number(stmt.mask)
-                    parts.append((*place, number(stmt.value), stmt.combine, mask))
+                    value = number(stmt.value), stmt.combine, mask
+                    parts.append((*place, *value, stmt.apart, stmt.atomic))
                 case Recall():
                     place = self.buffers[stmt.buffer], number(stmt.offset)
                     parts.append((*place, number(stmt.expr)))
                 case Loop():
-                    how = stmt.width, stmt.overlaps, stmt.across
+                    how = stmt.width, stmt.overlaps, stmt.across, stmt.spread
                     parts.append((number(stmt.index), *how))
+                    if stmt.run is not None:
+                        run = stmt.run
+                        start = self.buffers[run.keys], number(run.start)
+                        parts.append((*start, run.end, run.least, run.most))
                     self.body(stmt.body)
                     parts.append(tuple(number(fold) for fold in stmt.carried))
+
+    def launch(self, launch: Launch) -> None:
+        self.parts.append(tuple(self.number(index) for index in launch.indices))
+        self.parts.append((launch.threads, launch.width))
+        self.body(launch.body)
+
+    def sort(self, sort: Sort) -> None:
+        ends = (sort.keys, sort.ordered, sort.places)
+        self.parts.append((tuple(self.buffers[buffer] for buffer in ends), sort.bits))
 
     def number(self, expr: Expr) -> int:
         found = self.numbers.get(expr)
@@ -157,7 +187,7 @@ class _Printer:
         target = f"{self.buffers[store.buffer]}[{self.use(store.offset)}]"
         value = self.use(store.value)
         how = "=" if store.combine is None else f"= {store.combine} with"
-        text = f"{target} {how} {value}"
+        text = f"{target} {how} {value}" + " atomically" * store.atomic
         return text if store.mask is None else f"if {self.use(store.mask)}: {text}"
 
     def loop(self, loop: Loop, indent: int) -> list[str]:
@@ -165,6 +195,9 @@ class _Printer:
         self.loops.append(loop.index)
         step = f" by {loop.width}" if loop.width > 1 else ""
         step += " across" if loop.across else ""
+        step += " spread" if loop.spread else ""
+        if loop.run is not None:
+            step += self.run(loop.run)
         new = [fold for fold in loop.folds if fold not in self.names]
         for fold in new:
             self.names[fold] = f"f{self.folds}"
@@ -183,6 +216,32 @@ class _Printer:
         self.loops.pop()
         self.names, self.sums = outside
         return lines
+
+    def launch(self, launch: Launch, indent: int) -> list[str]:
+        shown = list[str]()
+        for index in launch.indices:
+            name = self.names[index] = f"i{len(self.loops)}"
+            self.loops.append(index)
+            shown.append(f"{name} in 0..{index.extent}")
+        step = f" by {launch.width}" if launch.width > 1 else ""
+        where = f" for {', '.join(shown)}{step}" if shown else ""
+        head = f"launch{where}, {launch.threads} threads each:"
+        outside = self.names, self.sums
+        self.names, self.sums = dict(self.names), dict(self.sums)
+        lines = ["  " * indent + head, *self.body(launch.body, indent + 1)]
+        self.loops.clear()
+        self.names, self.sums = outside
+        return lines
+
+    def run(self, run: Run) -> str:
+        least = f" of at least {run.least}" if run.least > 1 else ""
+        most = "" if run.most is None else f" of at most {run.most}"
+        start, keys = self.use(run.start), self.buffers[run.keys]
+        return f" in the run{least}{most} of {keys} that begins at {start}"
+
+    def sort(self, sort: Sort) -> str:
+        ends = [self.buffers[x] for x in (sort.ordered, sort.places, sort.keys)]
+        return "{}, {} = sort {} by {} bits".format(*ends, sort.bits)
 
     def use(self, expr: Expr) -> str:
         """The name of what was computed, or the text of what is trivial."""

@@ -159,6 +159,9 @@ def remainder(c: Emitter, args: list[str], operands: list[DType], result: DType)
 def _shift(symbol: str, c: Emitter, args: list[str], result: DType) -> str:
     x, distance = args
     bits = _bits_type(result)
+    number = distance.rstrip("ul")
+    if number.isdigit() and int(number) < 8 * result.itemsize >= 32:
+        return f"({c.type(result)})(({bits}){x} {symbol} {number})"
     shifted = f"({_work_type(result)})({bits}){x} {symbol} ({bits}){distance}"
     inside = f"({bits}){distance} < {result.itemsize * 8}"
     return f"({inside} ? ({c.type(result)})({shifted}) : ({c.type(result)})0)"

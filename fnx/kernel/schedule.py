@@ -9,7 +9,7 @@ walk, chooses the vector loops. Of several orders of the outer loops the cheapes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fnx.kernel.columns import in_blocks_of_rows
@@ -34,6 +34,12 @@ from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import vectorized
+
+Schedule = Callable[
+    [str, ExprTable, tuple[Buffer, ...], tuple[LoopIndex, ...], tuple[Store, ...]],
+    Kernel,
+]
+"""How kernels are scheduled: `schedule`, or that of another kind of machine."""
 
 REORDER = 1.5
 """How much cheaper another order must be than the given one, that of memory."""
@@ -73,10 +79,10 @@ def _parts(table: ExprTable, nest: Nest) -> Iterator[Nest]:
 def _cheapest(table: ExprTable, nest: Nest, local: Locals) -> tuple[Stmt, ...]:
     """The loop nest with vector loops for the order of its loops that costs least."""
     before = replace(local)
-    cost, body = vectorized(kept(_placed(table, nest, nest.domain), local))
+    cost, body = vectorized(kept(placed(table, nest, nest.domain), local))
     for order in _other_orders(nest):
         trial = replace(before, count=local.count)
-        other = vectorized(kept(_placed(table, nest, order), trial))
+        other = vectorized(kept(placed(table, nest, order), trial))
         local.count = trial.count
         if REORDER * other[0] < cost:
             cost, body = other
@@ -102,10 +108,13 @@ def _other_orders(nest: Nest) -> Iterator[tuple[LoopIndex, ...]]:
             yield (*(other for other in nest.domain if other is not index), index)
 
 
-def _placed(
+def placed(
     table: ExprTable, nest: Nest, order: tuple[LoopIndex, ...]
 ) -> tuple[Stmt, ...]:
-    """The loop nest for one order of the outer loops, all of them serial."""
+    """The loop nest for one order of the outer loops, all of them serial.
+
+    Each loop of the domain is the last statement of the one around it.
+    """
     if not nest.stores:
         return ()
     root = scope = Scope(None, None)

@@ -1,0 +1,61 @@
+"""Which contractions are steps, as matrix products of a backend, and not folds.
+
+Receives dtypes and sizes; a backend says by `Products` what it has and what pays.
+Those of BLAS are here. Next on the walk: `fuse.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.records import record
+
+DType = np.dtype[Any]
+
+FOLDED_WORK, FOLDED_ITEM = 1024, 4096
+"""Up to so many multiply-adds, in all or for each matrix of a stack, a fold in a kernel
+is no slower than a step."""
+
+
+@record
+class Products:
+    """The matrix products of a backend.
+
+    `has(dtype, out_dtype)` says whether there are some of operands of a dtype with
+    results of another one, `pays(stack, m, n, k)` whether they are worth a step where
+    a fold in a kernel serves, too.
+    """
+
+    has: Callable[[DType, DType], bool]
+    pays: Callable[[int, int, int, int], bool]
+
+
+def is_small(stack: int, m: int, n: int, k: int) -> bool:
+    """Whether a fold is no slower, whatever the machine."""
+    work = m * n * k
+    return k <= 1 or stack * work <= FOLDED_WORK or work <= FOLDED_ITEM
+
+
+_BLAS_DTYPES = (
+    dtypes.float32,
+    dtypes.float64,
+    dtypes.complex64,
+    dtypes.complex128,
+)
+
+
+def _blas_has(dtype: DType, out_dtype: DType) -> bool:
+    return dtype == out_dtype and dtype in _BLAS_DTYPES
+
+
+def _blas_pays(stack: int, m: int, n: int, k: int) -> bool:
+    # A product with a vector moves memory, which kernels do as well.
+    return 1 not in (m, n) and not is_small(stack, m, n, k)
+
+
+BLAS = Products(_blas_has, _blas_pays)
+"""What BLAS has: products of floats and complex numbers of 32 and 64 bits."""
