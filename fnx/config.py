@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,12 +22,12 @@ from fnx.records import record
 class Option:
     """One row of the option table; `values` lists what an integer option may be."""
 
-    default: bool | int
+    default: Any
     meaning: str
     variable: str | None = None
     values: range | None = None
 
-    def validate(self, name: str, value: object) -> bool | int:
+    def validate(self, name: str, value: object) -> Any:
         """The value in the option's own type, or an error that names the option."""
         kind = type(self.default)
         if type(value) is not kind:
@@ -42,12 +42,31 @@ class Option:
             )
         return value
 
-    def parse(self, text: str) -> bool | int:
+    def parse(self, text: str) -> Any:
         """The value that an environment variable's text means."""
         if not text.strip().isdecimal():
             raise OptionError(f"{self.variable} takes a number, got {text!r}.")
         number = int(text)
         return bool(number) if isinstance(self.default, bool) else number
+
+
+class DeviceOption(Option):
+    """A device, or the name of a platform or device ("cpu", "gpu", "cuda:1")."""
+
+    __slots__ = ()
+
+    def validate(self, name: str, value: object) -> Any:
+        """The value as it is: which devices there are is not known here."""
+        if value is None or isinstance(value, str) or hasattr(value, "platform"):
+            return value
+        raise ArgumentError(
+            f"fnx.config.{name} takes a device, a name such as 'cpu' or 'cuda:1', or "
+            f"None ({self.meaning}), got {value!r} of type {type(value).__name__}."
+        )
+
+    def parse(self, text: str) -> Any:
+        """The name of a device; nothing is said by an empty text."""
+        return text.strip() or None
 
 
 OPTIONS: Mapping[str, Option] = {
@@ -90,6 +109,11 @@ OPTIONS: Mapping[str, Option] = {
         "calls of jitted functions that are traced anew say why on standard error",
         variable="FNX_EXPLAIN_CACHE_MISSES",
     ),
+    "default_device": DeviceOption(
+        None,
+        "where programs run; None is the first GPU, if there is one, else the CPU",
+        variable="FNX_DEFAULT_DEVICE",
+    ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
 
@@ -101,6 +125,9 @@ OPTIONS: Mapping[str, Option] = {
 busy: list[None] = []
 
 _WATCHES = ("debug_nans", "debug_infs")
+
+# What is called, without arguments, after an option has another value.
+changed: dict[str, Callable[[], None]] = {}
 
 
 class Config:
@@ -124,6 +151,7 @@ class Config:
     debug_infs: bool
     log_compiles: bool
     explain_cache_misses: bool
+    default_device: Any
     check: bool
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -142,6 +170,8 @@ class Config:
                 hide_frames(self.debug == 0)
             if name in _WATCHES and value != before:
                 busy.append(None) if value else busy.pop()
+            if name in changed and value != before:
+                changed[name]()
 
     def __delattr__(self, name: str) -> None:
         """Refuse: an option always has a value."""

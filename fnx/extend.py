@@ -1,4 +1,4 @@
-"""What a new primitive is made of: for users who add operations to fnx.
+"""What users add to fnx with: primitives, kernels, transformations.
 
 A subclass of `Primitive` gives rules as methods (`infer` and `reference` at least);
 an instance is callable, and works under every transformation whose rule it has.
@@ -16,6 +16,10 @@ an instance is callable, and works under every transformation whose rule it has.
 
 from __future__ import annotations
 
+from fnx.api.foreign import kernel
+from fnx.api.rewriting import Traced, rewritten, traced
+from fnx.core.faults import Fault
+from fnx.core.foreign import Cuda
 from fnx.core.primitive import (
     LinearInput,
     MappedAxis,
@@ -24,8 +28,8 @@ from fnx.core.primitive import (
     primitive,
     primitives,
 )
-from fnx.core.program import Eqn, Literal, Program, Var
-from fnx.core.trace import evaluate
+from fnx.core.program import Eqn, Literal, Program, Var, walk
+from fnx.core.trace import bind, evaluate
 from fnx.core.types import ArrayType, array_type
 from fnx.errors import MissingRule
 from fnx.ops.arithmetic import Smooth
@@ -37,8 +41,10 @@ from fnx.transforms.transpose import transpose_program
 
 __all__ = [
     "ArrayType",
+    "Cuda",
     "Elementwise",
     "Eqn",
+    "Fault",
     "LinearInput",
     "Literal",
     "MappedAxis",
@@ -46,15 +52,21 @@ __all__ = [
     "Primitive",
     "Program",
     "Smooth",
+    "Traced",
     "Var",
     "array_type",
     "batch_program",
+    "bind",
     "evaluate",
     "is_linear",
     "jvp_program",
+    "kernel",
     "linearize_program",
     "primitive",
     "primitives",
+    "rewritten",
     "split_program",
+    "traced",
     "transpose_program",
+    "walk",
 ]

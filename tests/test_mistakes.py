@@ -10,7 +10,7 @@ import pytest
 
 from tests.mistakes.made import MISTAKES
 
-for _name in ("flow", "transforming"):
+for _name in ("flow", "transforming", "windows"):
     importlib.import_module(f"tests.mistakes.{_name}")
 
 

@@ -110,8 +110,10 @@ def test_every_module_can_be_imported() -> None:
 
 
 def test_every_primitive_has_cases() -> None:
-    # Callbacks and checks are no functions of their arrays, and have their own tests.
-    apart = ("fnx.control.callback", "fnx.control.check")
+    # Callbacks, checks and kernels of the user's are no functions of their arrays, and
+    # have their own tests.
+    modules = ("callback", "check", "foreign")
+    apart = [f"fnx.control.{name}" for name in modules]
     known = {p.name for p in own_primitives() if type(p).__module__ not in apart}
     assert sorted(known - {case.primitive for case in CASES}) == []
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from fnx import dtypes, errors, tree
 from fnx.core.array import Array
+from fnx.core.frames import Cell, discovering, entered, write_all
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal, Program
 from fnx.core.simplify import simplify
-from fnx.core.trace import Tracer, constant, leaked, trace, tracing
+from fnx.core.trace import Traced, Tracer, constant, leaked, trace, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.elementwise import convert
 from fnx.records import record
@@ -227,18 +228,26 @@ class Auxiliary:
 class TracedTree:
     """A function traced over trees: program inputs are `captured`, then the leaves.
 
-    The program's outputs are the leaves of the result, then the traced ones of `aux`.
+    The program's outputs are the leaves of the result, then the traced ones of `aux`,
+    then what refs from outside hold that were `written` to.
     """
 
     program: Program
     captured: tuple[Array, ...]
     out_tree: PyTreeDef
     aux: Auxiliary | None
+    written: tuple[Cell, ...] = ()
 
     @property
     def out_types(self) -> tuple[ArrayType, ...]:
         """The types of the leaves of the result."""
         return self.program.output_types[: self.out_tree.num_leaves]
+
+    def without_refs(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The program's outputs but for the refs', which hold theirs from here on."""
+        count = len(values) - len(self.written)
+        write_all(self.written, values[count:])
+        return values[:count]
 
 
 def trace_tree(
@@ -249,8 +258,12 @@ def trace_tree(
     names: Sequence[str],
     known: Sequence[Array | None] | None = None,
     has_aux: bool = False,
+    refs: bool = False,
 ) -> TracedTree:
-    """Traces `call`, which takes flat leaves and gives a tree (or a tree and `aux`)."""
+    """Traces `call`, which takes flat leaves and gives a tree (or a tree and `aux`).
+
+    With `refs` it may write to refs from outside; the caller passes on what these hold.
+    """
     out_tree: Any = None
     aux: Auxiliary | None = None
 
@@ -264,8 +277,31 @@ def trace_tree(
         leaves, out_tree = tree.flatten(result)
         return output_arrays(asker, leaves, out_tree) + extra
 
-    traced = trace(run, types, known=known, names=names)
-    return TracedTree(simplify(traced.program), traced.captured, out_tree, aux)
+    written: tuple[Cell, ...] = ()
+    if refs:
+        traced, written = _trace_with_refs(run, types, known, names)
+    else:
+        traced = trace(run, types, known=known, names=names)
+    program = simplify(traced.program)
+    return TracedTree(program, traced.captured, out_tree, aux, written)
+
+
+def _trace_with_refs(
+    run: Callable[..., list[Any]],
+    types: Sequence[ArrayType],
+    known: Sequence[Array | None] | None,
+    names: Sequence[str],
+) -> tuple[Traced, tuple[Cell, ...]]:
+    """A trace whose last outputs are what refs hold that are written to."""
+    with discovering() as frame:
+        inside = entered(run, frame)
+
+        def run_and_read(*tracers: Any) -> list[Any]:
+            results = inside(*tracers)
+            return [*results, *[frame.values[cell] for cell in frame.written]]
+
+        traced = trace(run_and_read, types, known=known, names=names)
+    return traced, tuple(frame.written)
 
 
 def output_arrays(asker: str, leaves: Sequence[Any], out_tree: PyTreeDef) -> list[Any]:

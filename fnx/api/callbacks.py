@@ -23,7 +23,8 @@ from fnx.api.arguments import (
     name_of,
     type_of,
 )
-from fnx.api.custom import custom_vjp
+from fnx.api.custom import custom_jvp, custom_vjp
+from fnx.api.tangents import zeros
 from fnx.control.call import chosen, spread
 from fnx.control.callback import VMAP_METHODS, Arrays, Host, Types
 from fnx.control.callback import io_callback as io_callback_
@@ -47,6 +48,7 @@ def pure_callback(
     sharding: Any = None,
     vmap_method: str | None = None,
     vjp: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
     **kwargs: Any,
 ) -> Any:
     """What `callback(*args, **kwargs)` gives on the host, where it gets NumPy arrays.
@@ -66,7 +68,10 @@ def pure_callback(
     `vjp(args, outputs, cotangents)` makes reverse mode work: it runs on the host, too,
     gets the arguments as a tuple, the result, and the result's cotangents (`None` for
     integers), and returns a tuple with a cotangent, or `None` for zero, for each
-    argument. Without it derivatives raise, unless a custom rule is around the call.
+    argument. `jvp(args, outputs, tangents)` does the same for forward mode: it gets the
+    tangents in trees like `args` (`None` for integers), and returns a tree like the
+    result, with `None` for what does not move. Each serves its own mode, and the first
+    derivative; without it that mode raises, unless a custom rule is around the call.
 
     Raises `ArgumentError` for arguments that are no arrays, `OptionError` for unknown
     options; when it runs, `TreeError`, `ShapeError` or `DTypeError` where the result is
@@ -87,20 +92,25 @@ def pure_callback(
             f"{', '.join(VMAP_METHODS)}"
         )
     called = host_call("pure_callback", callback, args, kwargs)
-    asked = _declared("pure_callback", result_shape_dtypes)
-    if vjp is None:
+    asked = declared_results(
+        "pure_callback", result_shape_dtypes, "result_shape_dtypes"
+    )
+    if vjp is None and jvp is None:
         return asked.treedef.unflatten(_bound(called, asked, vmap_method))
-    check_callable("pure_callback", vjp)
-    if kwargs:
-        raise errors.ArgumentError(
-            errors.explain(
-                "pure_callback with vjp=",
-                f"{', '.join(kwargs)} given by name, and the vjp function gets the "
-                "arguments by position",
-                "pass all arguments by position",
+    for name, rule in (("vjp", vjp), ("jvp", jvp)):
+        if rule is None:
+            continue
+        check_callable("pure_callback", rule)
+        if kwargs:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"pure_callback with {name}=",
+                    f"{', '.join(kwargs)} given by name, and the {name} function gets "
+                    "the arguments by position",
+                    "pass all arguments by position",
+                )
             )
-        )
-    return _with_vjp(called, asked, vmap_method, vjp)
+    return _with_rules(called, asked, vmap_method, vjp, jvp)
 
 
 @errors.api_boundary
@@ -130,10 +140,10 @@ def io_callback(
     if sharding is not None:
         raise errors.OptionError("io_callback: sharding must be None")
     called = host_call("io_callback", callback, args, kwargs)
-    asked = _declared("io_callback", result_shape_dtypes)
+    asked = declared_results("io_callback", result_shape_dtypes, "result_shape_dtypes")
     leaves = io_callback_(
         *called.leaves,
-        host=called.host(asked.treedef, asked.names),
+        host=called.host(asked),
         declared=asked.types,
         members=(),
         ordered=bool(ordered),
@@ -161,7 +171,7 @@ class Called:
     leaves: tuple[Any, ...]
     treedef: PyTreeDef
 
-    def host(self, out_tree: PyTreeDef, names: Sequence[str]) -> Host:
+    def host(self, declared: Declared) -> Host:
         """The function over flat arrays, which checks what it gives."""
         asker = f"{self.asker} of {name_of(self.function)}"
         function, treedef = self.function, self.treedef
@@ -169,7 +179,7 @@ class Called:
         def run(arrays: Arrays, types: Types) -> Arrays:
             args, kwargs = cast(Any, treedef.unflatten(arrays))
             result = function(*args, **kwargs)
-            return _checked(asker, result, out_tree, names, types)
+            return _checked(asker, result, declared, types)
 
         return Host(name_of(function), run)
 
@@ -188,28 +198,30 @@ def host_call(
 
 
 @record
-class _Declared:
-    """What a callback is declared to return."""
+class Declared:
+    """What a callback is declared to return, by which option."""
 
     treedef: PyTreeDef
     types: Types
     names: tuple[str, ...]
+    option: str
 
 
-def _declared(asker: str, result: Any) -> _Declared:
+def declared_results(asker: str, result: Any, option: str) -> Declared:
+    """A tree of shapes and dtypes, which the user has given as that option."""
     leaves, treedef = tree.flatten(result)
-    names = leaf_names(["result_shape_dtypes"], [treedef])
+    names = leaf_names([option], [treedef])
     rows = zip(leaves, names, strict=True)
     types = [type_of(leaf, asker, name).strong() for leaf, name in rows]
     shown = leaf_names(["the result"], [treedef])
-    return _Declared(treedef, tuple(types), tuple(shown))
+    return Declared(treedef, tuple(types), tuple(shown), option)
 
 
-def _bound(called: Called, asked: _Declared, method: str | None) -> tuple[Any, ...]:
+def _bound(called: Called, asked: Declared, method: str | None) -> tuple[Any, ...]:
     """The leaves of the result."""
     results: tuple[Any, ...] = pure_callback_(
         *called.leaves,
-        host=called.host(asked.treedef, asked.names),
+        host=called.host(asked),
         declared=asked.types,
         members=(),
         method=method,
@@ -220,11 +232,11 @@ def _bound(called: Called, asked: _Declared, method: str | None) -> tuple[Any, .
 # ---------------------------------------------------------------- what it returns
 
 
-def _checked(
-    asker: str, result: Any, treedef: PyTreeDef, names: Sequence[str], types: Types
-) -> Arrays:
-    leaves = _leaves_like(asker, result, treedef, "the result", "result_shape_dtypes")
-    rows = zip(leaves, names, types, strict=True)
+def _checked(asker: str, result: Any, declared: Declared, types: Types) -> Arrays:
+    leaves = _leaves_like(
+        asker, result, declared.treedef, "the result", declared.option
+    )
+    rows = zip(leaves, declared.names, types, strict=True)
     return [_leaf(asker, x, name, type) for x, name, type in rows]
 
 
@@ -267,20 +279,80 @@ def _leaf(asker: str, x: Any, name: str, type: ArrayType) -> np.ndarray[Any, Any
     return array
 
 
-# ---------------------------------------------------------------- with a vjp
+# ---------------------------------------------------------------- with rules
+
+_ONCE = (
+    "write the rule in fnx (fnx.custom_jvp, fnx.custom_vjp), with callbacks that have "
+    "rules of their own"
+)
+"""What to do where a derivative of a rule on the host is asked for."""
 
 
-def _with_vjp(
-    called: Called, asked: _Declared, method: str | None, vjp: Callable[..., Any]
+@record
+class _Ruled:
+    """A call of a function on the host, whose rules are callbacks, too."""
+
+    called: Called
+    asked: Declared
+    method: str | None
+
+    @property
+    def inexact(self) -> list[bool]:
+        """Which leaves of the arguments have tangents."""
+        return [dtypes.is_inexact(x.dtype) for x in self.called.leaves]
+
+    @property
+    def moving(self) -> list[bool]:
+        """Which leaves of the result have tangents."""
+        return [dtypes.is_inexact(type.dtype) for type in self.asked.types]
+
+    def asker(self, rule: Callable[..., Any]) -> str:
+        """What error texts call a rule."""
+        return f"pure_callback of {name_of(self.called.function)}: {name_of(rule)}"
+
+    def call(self, *leaves: Any) -> tuple[Any, ...]:
+        """The call itself."""
+        return _bound(replace(self.called, leaves=leaves), self.asked, self.method)
+
+    def rule(self, host: Host, types: Types, *arrays: Any) -> Any:
+        """What a rule on the host gives, of these types."""
+        params: dict[str, Any] = {"members": (), "method": self.method}
+        return pure_callback_(*arrays, host=host, declared=types, **params)
+
+
+def _with_rules(
+    called: Called,
+    asked: Declared,
+    method: str | None,
+    vjp: Callable[..., Any] | None,
+    jvp: Callable[..., Any] | None,
 ) -> Any:
-    """The call as a function with a rule, whose backward part is a callback too."""
-    inexact = [dtypes.is_inexact(x.dtype) for x in called.leaves]
-    types = tuple([x.type.strong() for x in chosen(called.leaves, inexact)])
-    moving = [dtypes.is_inexact(type.dtype) for type in asked.types]
-    host = Host(name_of(vjp), _pulling(called, asked, vjp, inexact, moving))
+    """The call as a function with rules."""
+    call = _Ruled(called, asked, method)
 
-    def call(*leaves: Any) -> tuple[Any, ...]:
-        return _bound(replace(called, leaves=leaves), asked, method)
+    def apply(*leaves: Any) -> tuple[Any, ...]:
+        return call.call(*leaves)
+
+    apply.__name__ = name_of(called.function)
+    ruled: Any
+    if vjp is None:
+        assert jvp is not None
+        ruled = custom_jvp(apply)
+        ruled.defjvp(_forward_rule(call, jvp, apply))
+    else:
+        ruled = custom_vjp(apply)
+        ruled.defvjp(*_backward_rule(call, vjp, ruled))
+        if jvp is not None:
+            ruled.jvp = _forward_rule(call, jvp, ruled)
+    return asked.treedef.unflatten(ruled(*called.leaves))
+
+
+def _backward_rule(
+    call: _Ruled, vjp: Callable[..., Any], ruled: Callable[..., Any]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two functions of a custom_vjp."""
+    types = tuple([x.type.strong() for x in chosen(call.called.leaves, call.inexact)])
+    host = Host(name_of(vjp), _pulling(call, vjp), _ONCE)
 
     def forward(*leaves: Any) -> tuple[Any, Any]:
         outputs = ruled(*leaves)
@@ -288,26 +360,67 @@ def _with_vjp(
 
     def backward(residuals: Any, cotangents: Any) -> tuple[Any, ...]:
         leaves, outputs = residuals
-        given = chosen(cotangents, moving)
-        params: dict[str, Any] = {"declared": types, "members": (), "method": method}
-        found = pure_callback_(*leaves, *outputs, *given, host=host, **params)
-        return tuple(spread(found, inexact))
+        given = chosen(cotangents, call.moving)
+        found = call.rule(host, types, *leaves, *outputs, *given)
+        return tuple(spread(found, call.inexact))
 
-    call.__name__ = name_of(called.function)
-    ruled = custom_vjp(call)
-    ruled.defvjp(forward, backward)
-    return asked.treedef.unflatten(ruled(*called.leaves))
+    return forward, backward
+
+
+def _forward_rule(
+    call: _Ruled, jvp: Callable[..., Any], ruled: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function of a custom_jvp."""
+    types = tuple(chosen(call.asked.types, call.moving))
+    host = Host(name_of(jvp), _pushing(call, jvp), _ONCE)
+
+    def forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+        outputs = ruled(*primals)
+        given = chosen(tangents, call.inexact)
+        found = spread(call.rule(host, types, *primals, *outputs, *given), call.moving)
+        rows = zip(found, call.asked.types, strict=True)
+        return outputs, tuple([zeros(type) if t is None else t for t, type in rows])
+
+    return forward
+
+
+def _pushing(
+    call: _Ruled, jvp: Callable[..., Any]
+) -> Callable[[Arrays, Types], Arrays]:
+    """The user's jvp function over flat arrays: arguments, outputs, tangents."""
+    asker = call.asker(jvp)
+    inexact, moving, called, asked = call.inexact, call.moving, call.called, call.asked
+
+    def run(arrays: Arrays, types: Types) -> Arrays:
+        leaves, outputs, given = parted(arrays, len(inexact), len(moving))
+        args, _ = cast(Any, called.treedef.unflatten(leaves))
+        tangents, _ = cast(Any, called.treedef.unflatten(spread(given, inexact)))
+        result = jvp(args, asked.treedef.unflatten(outputs), tangents)
+        found, treedef = tree.flatten(result, is_leaf=_is_none)
+        if treedef != asked.treedef:
+            _leaves_like(asker, result, asked.treedef, "the tangent", "the result")
+        rows = zip(found, asked.names, spread(types, moving), strict=True)
+        return [
+            np.zeros(type.shape, type.dtype)
+            if t is None
+            else _leaf(asker, t, name.replace("the result", "the tangent"), type)
+            for t, name, type in rows
+            if type is not None
+        ]
+
+    return run
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None
 
 
 def _pulling(
-    called: Called,
-    asked: _Declared,
-    vjp: Callable[..., Any],
-    inexact: Sequence[bool],
-    moving: Sequence[bool],
+    call: _Ruled, vjp: Callable[..., Any]
 ) -> Callable[[Arrays, Types], Arrays]:
     """The user's vjp function over flat arrays: arguments, outputs, cotangents."""
-    asker = f"pure_callback of {name_of(called.function)}: {name_of(vjp)}"
+    asker = call.asker(vjp)
+    inexact, moving, called, asked = call.inexact, call.moving, call.called, call.asked
 
     def run(arrays: Arrays, types: Types) -> Arrays:
         leaves, outputs, given = parted(arrays, len(inexact), len(moving))

@@ -24,10 +24,10 @@ from fnx.api.arguments import (
 from fnx.control.call import call
 from fnx.control.check import Message, Site
 from fnx.control.check import check as check_
-from fnx.control.checking import Kinds, check_program
-from fnx.control.faults import DIVISION, INDEX, KINDS, NAN, USER
+from fnx.control.findings import Kinds, check_program
 from fnx.control.held import parted
 from fnx.core.array import Array
+from fnx.core.faults import DIVISION, INDEX, KINDS, NAN, USER
 from fnx.core.trace import Tracer
 from fnx.ops.elementwise import ne
 from fnx.ops.shape import scalar

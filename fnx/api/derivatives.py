@@ -14,7 +14,7 @@ from typing import Any
 
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
-    Auxiliary,
+    TracedTree,
     as_array,
     check_callable,
     leaf_names,
@@ -135,6 +135,7 @@ def linearized(
         names=names,
         known=arrays,
         has_aux=has_aux,
+        refs=True,
     )
     moving = moves(types)
     count = traced.out_tree.num_leaves
@@ -152,7 +153,8 @@ def linearized(
         tuple([x.type for x in values[:count]]),
         parts.moving_outputs[:count],
     )
-    aux = traced.aux.rebuild(values[count:kept]) if traced.aux else None
+    beside = traced.without_refs(values[count:kept])
+    aux = traced.aux.rebuild(beside) if traced.aux else None
     return Point(values[:count], traced.out_tree, linear, values[kept:], aux)
 
 
@@ -191,11 +193,13 @@ def jvp(
         names=names,
         known=arrays,
         has_aux=has_aux,
+        refs=True,
     )
     fixed = (False,) * len(traced.captured)
     program, moving = jvp_program(traced.program, fixed + moves(types))
     values = evaluate(program, [*traced.captured, *arrays, *given])
-    return _with_tangents(values, moving, traced.out_tree, traced.aux)
+    outputs = traced.without_refs(values[: len(moving)])
+    return _with_tangents(outputs, values, moving, traced)
 
 
 def _sequences(primals: Any, tangents: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -212,15 +216,16 @@ def _sequences(primals: Any, tangents: Any) -> tuple[tuple[Any, ...], tuple[Any,
 
 
 def _with_tangents(
-    values: Sequence[Any], moving: Mask, out_tree: PyTreeDef, aux: Auxiliary | None
+    primals: Sequence[Any], values: Sequence[Any], moving: Mask, traced: TracedTree
 ) -> tuple[Any, ...]:
     """The results of a program with tangents, as trees."""
+    out_tree, aux = traced.out_tree, traced.aux
     count = out_tree.num_leaves
-    outputs = values[:count]
+    outputs = primals[:count]
     out_tangents = spread(values[len(moving) :], moving)[:count]
     moved = filled(out_tangents, [x.type for x in outputs])
     results = out_tree.unflatten(outputs), out_tree.unflatten(moved)
-    return results if aux is None else (*results, aux.rebuild(values[count:]))
+    return results if aux is None else (*results, aux.rebuild(primals[count:]))
 
 
 @errors.api_boundary

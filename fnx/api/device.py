@@ -1,12 +1,14 @@
 """Devices, and moving values to and from them.
 
-There is one CPU device. Receives trees; `device_put` gives arrays, `device_get` NumPy
-arrays. Operations on the CPU have ended when they return, so `block_until_ready` only
-checks that there are values. Next on the walk: `fnx.numpy`.
+Receives trees; `device_put` gives arrays on a device, `device_get` NumPy arrays.
+Nothing here waits but what needs a value on the host: `block_until_ready` and
+`device_get`. What a device is and which is the default is in `fnx/runtime/device.py`.
+Next on the walk: `doctor.py`, `fnx.numpy`.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,41 +16,26 @@ import numpy as np
 from fnx import errors, tree
 from fnx.api.arguments import as_array, leaf_names
 from fnx.core.array import Array
-from fnx.records import record
+from fnx.core.trace import Tracer
+from fnx.runtime import device as where
+from fnx.runtime.array import ConcreteArray
+from fnx.runtime.device import CPU, Device, Placement, placed
+from fnx.runtime.device_array import DeviceArray, on_default, put
 
 T = TypeVar("T")
 
 
-@record
-class Device:
-    """A place where arrays live and programs run."""
-
-    id: int
-    platform: str
-    device_kind: str
-    process_index: int = 0
-
-    def __repr__(self) -> str:
-        return f"{self.platform.capitalize()}Device(id={self.id})"
-
-
-_CPU = Device(0, "cpu", "cpu")
-
-
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices; `backend` chooses a platform. Raises `OptionError` if it has none.
+    """All devices of a platform ("cpu", "gpu") or backend ("cuda").
+
+    Without one, those of the platform of the default device. Raises `OptionError` if
+    there are none, and says why.
 
     >>> import fnx
-    >>> fnx.devices()
+    >>> fnx.devices("cpu")
     [CpuDevice(id=0)]
     """
-    if backend not in (None, "cpu"):
-        raise errors.OptionError(
-            errors.explain(
-                f"devices({backend!r})", "this platform has no devices here, only 'cpu'"
-            )
-        )
-    return [_CPU]
+    return list(where.devices(backend))
 
 
 def local_devices(backend: str | None = None) -> list[Device]:
@@ -82,13 +69,29 @@ def local_device_count(backend: str | None = None) -> int:
 
 
 def default_backend() -> str:
-    """The platform that programs run on.
+    """The platform that programs run on if nothing says where: "cpu" or "gpu".
 
     >>> import fnx
-    >>> fnx.default_backend()
-    'cpu'
+    >>> fnx.default_backend() in ("cpu", "gpu")
+    True
     """
-    return "cpu"
+    return where.default_device().platform
+
+
+def default_device(device: Device | str | None) -> AbstractContextManager[None]:
+    """A context in which programs run on a device if none of their arrays is on one.
+
+    It holds for the thread; `fnx.config.default_device` for the process. The device may
+    be named: "cpu", "gpu", "cuda:1". Raises `ArgumentError` for what is no device,
+    `OptionError` for a platform without any.
+
+    >>> import fnx, fnx.numpy as fnp
+    >>> with fnx.default_device(fnx.devices("cpu")[0]):
+    ...     print(fnp.zeros(3).device)
+    cpu:0
+    """
+    chosen = None if device is None else where.named(device, "default_device")
+    return where.defaulting(chosen)
 
 
 def process_index(backend: str | None = None) -> int:
@@ -112,35 +115,75 @@ def process_count(backend: str | None = None) -> int:
 
 
 @errors.api_boundary
-def device_put(x: Any, device: Device | None = None) -> Any:
+def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of a tree as arrays on a device; NumPy arrays are copied.
 
-    Raises `ArgumentError` for a leaf that is neither array nor number, and for
-    something that is no device.
+    `device` is a device, or a tree of devices and `None` that is a prefix of `x`.
+    Arrays that are put on a device are committed to it: programs run where their
+    committed arrays are. Without a device (`None`), arrays stay where they are, and
+    what is no array comes to the default device, where nothing holds it. Copying
+    does not wait.
+
+    Raises `ArgumentError` for a leaf that is neither array nor number, for something
+    that is no device, and for a traced array with a device; `TreeError` where `device`
+    is no prefix.
 
     >>> import fnx, numpy as np
     >>> fnx.device_put({"w": np.zeros(2, "float32")})
     {'w': Array([0., 0.], dtype=float32)}
     """
-    if device is not None and device not in devices():
-        raise errors.ArgumentError(
-            errors.explain(
-                f"device_put to {device!r}",
-                "this is no device",
-                "pass one of fnx.devices(), or nothing",
-            )
-        )
     leaves, treedef = tree.flatten(x)
-    rows = zip(leaves, leaf_names(["the argument"], [treedef]), strict=True)
-    return treedef.unflatten([as_array(x, "device_put", name) for x, name in rows])
+    names = leaf_names(["the argument"], [treedef])
+    arrays = [as_array(x, "device_put", n) for x, n in zip(leaves, names, strict=True)]
+    wanted = _devices(device, x, len(leaves))
+    rows = zip(leaves, arrays, wanted, names, strict=True)
+    return treedef.unflatten([_put(*row) for row in rows])
+
+
+def _devices(device: Any, x: Any, count: int) -> list[Device | None]:
+    """The device of each leaf."""
+    if device is None or isinstance(device, Device):
+        given = [device] * count
+    else:
+        given = tree.broadcast_prefix(device, x, "device", is_leaf=_is_device)
+    return [
+        None if d is None else where.named(d, "device_put", names=False) for d in given
+    ]
+
+
+def _is_device(x: Any) -> bool:
+    return isinstance(x, Device)
+
+
+def _put(leaf: Any, x: Array, device: Device | None, name: str) -> Array:
+    if isinstance(x, Tracer):
+        if device is not None:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"device_put to {device}: {name} is a traced array ({x.type})",
+                    "a transformed function runs as a whole, where its arguments are",
+                    "put its arguments on the device instead",
+                )
+            )
+        return x
+    assert isinstance(x, ConcreteArray)
+    if device is not None:
+        return put(x, _committed(device))
+    return x if isinstance(leaf, Array) else on_default(x)
+
+
+def _committed(device: Device) -> Placement:
+    """A placement that says so; the CPU need not, where there is nothing else."""
+    return placed(device, device is not CPU or where.others())
 
 
 @errors.api_boundary
 def device_get(x: Any) -> Any:
-    """The arrays in a tree as NumPy arrays, read-only and without a copy.
+    """The arrays in a tree as NumPy arrays, read-only, once they have their values.
 
-    Other leaves are left as they are. Raises `TracerValueError` for a traced array
-    whose value is not known.
+    Arrays on the CPU are not copied. Other leaves are left as they are. Raises
+    `TracerValueError` for a traced array whose value is not known, and what has gone
+    wrong in the program that made an array.
 
     >>> import fnx
     >>> fnx.device_get([fnx.device_put(1.5), "text"])
@@ -151,12 +194,17 @@ def device_get(x: Any) -> Any:
     )
 
 
+@errors.api_boundary
 def block_until_ready(x: T) -> T:
     """Waits until the arrays in a tree have their values; gives the tree.
+
+    Raises what has gone wrong in a program that made one of them.
 
     >>> import fnx
     >>> fnx.block_until_ready(fnx.device_put(1.5)).item()
     1.5
     """
-    # On the CPU, the only device so far, a call has ended when it returns.
+    for leaf in tree.leaves(x):
+        if isinstance(leaf, DeviceArray):  # on the CPU a call has ended when it returns
+            leaf.block_until_ready()
     return x

@@ -24,6 +24,7 @@ from fnx.core.program import Program
 from fnx.core.types import ArrayType
 from fnx.dtypes import default_bits
 from fnx.records import record
+from fnx.runtime.device import Placement
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import Executable, executable_for
 from fnx.tree import PyTreeDef
@@ -51,8 +52,9 @@ def signature(
     divided: Divided,
     in_tree: PyTreeDef,
     types: Sequence[ArrayType],
+    placement: Placement | None = None,
 ) -> Signature:
-    """The signature of a call whose dynamic leaves have these types."""
+    """The signature of a call whose dynamic leaves have these types, at a place."""
     static = dict(divided.statics)
     total = len(divided.args) + sum(isinstance(where, int) for where in static)
     labels = parameter_names(function, total)
@@ -71,6 +73,7 @@ def signature(
             "fnx.default_dtypes": default_bits(),
             "fnx.config.strong_zero": config.strong_zero,
             "the bound axes": dict(bound_axes()),
+            "the device": shown(placement),
         },
     )
 
@@ -80,7 +83,8 @@ class Entry:
     """What one signature came to: the program and what it captured.
 
     The program's inputs are the `captured` arrays, then the leaves of the arguments.
-    `donated` marks the inputs that are deleted after the call.
+    `donated` marks the inputs that are deleted after the call. It runs at `placement`,
+    where the captured arrays are; `None` is the CPU, where nothing is committed.
     """
 
     asker: str
@@ -90,11 +94,17 @@ class Entry:
     out_tree: PyTreeDef
     donated: tuple[bool, ...]
     calls: Calls
+    placement: Placement | None = None
+
+    @property
+    def backend(self) -> str:
+        """What runs the program."""
+        return "cpu" if self.placement is None else self.placement.device.backend
 
     @property
     def executable(self) -> Executable:
         """The program, compiled; equal programs share it."""
-        return executable_for(self.program)
+        return executable_for(self.program, self.backend)
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for concrete leaves of the arguments."""
@@ -103,7 +113,12 @@ class Entry:
             executable = self.executable
         except errors.RecompileError as error:
             raise errors.RecompileError(f"{self.asker}: {error}") from None
-        results = executable.run(arrays)
+        if self.placement is None:
+            results = executable.run(arrays)
+        else:
+            results = executable.run_at(
+                arrays, self.placement, self.asker, self.donated
+            )
         if hooks.busy and watching():
             self._check(arrays, results)
         if hooks.busy and checked_kinds.get():
@@ -141,7 +156,19 @@ class Entry:
 
     def _delete_donated(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
         """Frees the memory of donated arrays, but where an output is a view of it."""
+        if self.backend != "cpu":  # an output that is an input has its own hold of it
+            for x, donated in zip(arrays, self.donated, strict=True):
+                if donated:
+                    x.delete()
+            return
         held = [np.asarray(result) for result in results]
         for x, donated in zip(arrays, self.donated, strict=True):
             if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
                 x.delete()
+
+
+def shown(placement: Placement | None) -> str:
+    """A placement as error texts call it."""
+    if placement is None:
+        return "cpu:0"
+    return f"{placement.device}{' (committed)' * placement.committed}"

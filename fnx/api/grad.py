@@ -28,6 +28,7 @@ from fnx.core.program import Literal
 from fnx.core.trace import constant
 from fnx.core.types import ArrayType
 from fnx.records import record
+from fnx.runtime.device_array import put
 
 Argnums = int | Sequence[int] | None
 Argnames = str | Sequence[str] | None
@@ -265,7 +266,10 @@ def value_and_grad(
         _check_scalar("grad", point)
         check_outputs("grad", point, holomorphic)
         value = point.outputs[0]
-        one = constant(Literal(1, ArrayType((), value.dtype, value.type.weak)))
+        one: Any = constant(Literal(1, ArrayType((), value.dtype, value.type.weak)))
+        placement = getattr(value, "placement", None)
+        if placement is not None:  # so that what depends on it alone is there, too
+            one = put(one, placement)
         flat = point.map.pull_flat(point.residuals, [one])
         gradient = point.map.in_tree.unflatten(flat)
         result = (value, point.aux) if has_aux else value

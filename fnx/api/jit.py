@@ -44,15 +44,18 @@ from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
 from fnx.core.cache import clear_programs
+from fnx.core.frames import Cell, HasCell, discovering, entered
 from fnx.core.trace import Tracer, tracing
 from fnx.dtypes import default_bits
-from fnx.runtime import eager
+from fnx.runtime import device, eager
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import Functions
+from fnx.runtime.device_array import DeviceArray, put
 from fnx.runtime.executable import compiling_forbidden
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:
+    from fnx.api.refs import Closed, Passed
     from fnx.api.stages import Lowered, Staged
 
 # A function called with ever new shapes must not fill the memory.
@@ -88,6 +91,8 @@ class Jitted:
         self._function = function
         self._options = options
         self._entries: dict[Any, Entry] = {}
+        # Calls in which refs cross the border; those with refs as arguments under ().
+        self._crossings: dict[Any, Closed | Passed] = {}
         _every.add(self)
         self._hits = self._misses = 0
         self._missed: Signature | None = None
@@ -109,6 +114,8 @@ class Jitted:
             return self._function(*args, **kwargs)
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
+        if any(isinstance(leaf, HasCell) for leaf in leaves):
+            return self._with_refs(args, kwargs)
         key = self._signature(divided, leaves, treedef)
         try:
             entry = self._entries.get(key)
@@ -117,7 +124,10 @@ class Jitted:
             raise
         try:
             if entry is None:
-                return self._first_call(key, divided, leaves, treedef)
+                crossing = self._crossings.get(key)
+                if crossing is None:
+                    return self._first_call(key, divided, leaves, treedef)
+                return crossing(*args, **kwargs)
             self._hits += 1
             entry.calls.slow += 1
             if entry.calls.slow in TURNS and not hooks.busy:
@@ -139,10 +149,16 @@ class Jitted:
     def _signature(
         self, divided: Divided, leaves: list[Any], treedef: PyTreeDef
     ) -> Any:
-        """What the traced program depends on; makes arrays of the leaves."""
+        """What the traced program depends on; makes arrays of the leaves.
+
+        The last part is where it runs.
+        """
+        usual = not hooks.busy
         for i, leaf in enumerate(leaves):
             if leaf.__class__ is not ConcreteArray:
-                leaves[i] = self._array(divided, leaf, i)
+                usual = False
+                if leaf.__class__ is not DeviceArray:
+                    leaves[i] = self._array(divided, leaf, i)
         return (
             treedef,
             tuple([leaf.type for leaf in leaves]),
@@ -150,7 +166,18 @@ class Jitted:
             default_bits(),
             config.strong_zero,
             bound_axes(),
+            None if usual or tracing() else self._placement(divided, leaves),
         )
+
+    def _placement(
+        self, divided: Divided, leaves: Sequence[Any]
+    ) -> device.Placement | None:
+        """Where a call runs; `None` is the CPU, to which nothing is committed."""
+        try:
+            return device.where(leaves)
+        except device.Conflict as found:
+            names = call_names(self._function, *divided.shown())
+            raise device.conflict(self._asker, leaves, names, found.numbers) from None
 
     def _array(self, divided: Divided, leaf: Any, index: int) -> Array:
         fix = "name it in static_argnames if it is an option of the function"
@@ -169,10 +196,15 @@ class Jitted:
         self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
     ) -> Any:
         types = [leaf.type for leaf in leaves]
-        self._missed = signature(self._function, divided, treedef, types)
+        placement = key[-1]
+        self._missed = signature(self._function, divided, treedef, types, placement)
         if compiling_forbidden.get():
             raise _misses().traced_anew(self._asker, self._missed, self._earlier())
-        entry = self._trace(divided, self._missed)
+        entry, cells = self._trace(divided, self._missed, placement)
+        if cells:
+            crossing = self._crossing(key, cells)
+            given, named = divided.joined(*treedef.unflatten(leaves))
+            return crossing(*given, **named)
         self._misses += 1
         if config.explain_cache_misses:
             print(self.explain_miss(), file=sys.stderr)
@@ -183,15 +215,45 @@ class Jitted:
             self._entries[key] = entry
         return self._apply(entry, leaves)
 
-    def _trace(self, divided: Divided, found: Signature) -> Entry:
-        """Traces the function for one signature."""
+    def _with_refs(self, args: Any, kwargs: Any) -> Any:
+        """A call with refs among the arguments."""
+        crossing = self._crossings.get(())
+        if crossing is None:
+            crossing = _refs().Passed(self._function, self._jitted)
+            self._crossings[()] = crossing
+        return crossing(*args, **kwargs)
+
+    def _jitted(self, function: Callable[..., Any]) -> Jitted:
+        return Jitted(function, self._options)
+
+    def _crossing(self, key: Any, cells: tuple[Cell, ...]) -> Closed | Passed:
+        """The function with what these refs from outside hold beside its arguments."""
+        for crossing in self._crossings.values():
+            if crossing.cells == cells:
+                break
+        else:
+            crossing = _refs().Closed(self._function, self._jitted, cells)
+        while len(self._crossings) >= CACHE_SIZE:
+            del self._crossings[next(iter(self._crossings))]
+        self._crossings[key] = crossing
+        return crossing
+
+    def _trace(
+        self, divided: Divided, found: Signature, placement: device.Placement | None
+    ) -> tuple[Entry, tuple[Cell, ...]]:
+        """Traces the function for one signature, to run at a place.
+
+        Gives the refs from outside that it uses, too.
+        """
 
         def run(leaves: Sequence[Any]) -> Any:
             args, kwargs = divided.joined(*found.in_tree.unflatten(leaves))
             return self._function(*args, **kwargs)
 
         start = time.perf_counter()
-        traced = trace_tree(run, found.types, asker=self._asker, names=found.names)
+        with discovering() as frame:
+            run = entered(run, frame)
+            traced = trace_tree(run, found.types, asker=self._asker, names=found.names)
         if config.debug >= 1 or config.log_compiles:
             rows = zip(found.names, found.types, strict=True)
             shown = ", ".join([f"{name}: {type}" for name, type in rows])
@@ -200,15 +262,41 @@ class Jitted:
             print(f"{what} in {seconds:.4f} s", file=sys.stderr)
         kept = (False,) * len(traced.captured)
         donated = kept + self._options.donated(divided)
-        return Entry(
+        captured, placement = self._followed(traced.captured, placement)
+        entry = Entry(
             self._asker,
             traced.program,
-            traced.captured,
+            captured,
             found,
             traced.out_tree,
             donated,
             Calls(),
+            placement,
         )
+        return entry, tuple(frame.values)
+
+    def _followed(
+        self, captured: tuple[Array, ...], placement: device.Placement | None
+    ) -> tuple[tuple[Array, ...], device.Placement | None]:
+        """The captured arrays where the program runs, and where that is.
+
+        They follow the arguments, unless only captured arrays are committed.
+        """
+        placements = [getattr(x, "placement", None) for x in captured]
+        if tracing() or (placement is None and not any(placements)):
+            return captured, placement
+        if placement is None or not placement.committed:
+            try:
+                placement = device.where(captured)
+            except device.Conflict as found:
+                names = [f"captured array {i}" for i in range(len(captured))]
+                raise device.conflict(
+                    self._asker, captured, names, found.numbers
+                ) from None
+        if placement is None:
+            return captured, None
+        arrays: Any = captured
+        return tuple([put(x, placement) for x in arrays]), placement
 
     def _apply(self, entry: Entry, leaves: Sequence[Array]) -> Any:
         """Runs the program, or records a `call` of it into the current trace."""
@@ -244,8 +332,9 @@ class Jitted:
         leaves, treedef = tree.flatten(divided[:2])
         names = call_names(self._function, *divided.shown())
         types = argument_types(self._asker, leaves, names)
-        found = signature(self._function, divided, treedef, types)
-        entry = self._trace(divided, found)
+        placement = None if tracing() else self._placement(divided, leaves)
+        found = signature(self._function, divided, treedef, types, placement)
+        entry = self._staged(divided, found, placement)
         # lazy: only who looks at a function needs its stages
         from fnx.api.stages import Staged  # lazy: see above
 
@@ -257,10 +346,25 @@ class Jitted:
         """What a call comes to, traced anew, and the leaves of its arguments."""
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
-        self._signature(divided, leaves, treedef)
+        placement = self._signature(divided, leaves, treedef)[-1]
         types = [leaf.type for leaf in leaves]
-        found = signature(self._function, divided, treedef, types)
-        return self._trace(divided, found), leaves
+        found = signature(self._function, divided, treedef, types, placement)
+        return self._staged(divided, found, placement), leaves
+
+    def _staged(
+        self, divided: Divided, found: Signature, placement: device.Placement | None
+    ) -> Entry:
+        """The traced program, for whoever wants to look at it."""
+        entry, cells = self._trace(divided, found, placement)
+        if cells:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker}: the function uses a Ref from outside",
+                    "a program that is looked at or run by itself has no refs",
+                    "pass ref[...], and return the new value",
+                )
+            )
+        return entry
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the result, as `fnx.eval_shape`."""
@@ -297,10 +401,18 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         self._entries.clear()
+        self._crossings.clear()
         self._missed = None
         self._hits = self._misses = 0
         self._native.clear()
         self._paths = ()
+
+
+def _refs() -> Any:
+    # lazy: few functions use refs
+    from fnx.api import refs  # lazy: see above
+
+    return refs
 
 
 def _misses() -> Any:
@@ -378,6 +490,10 @@ def clear_caches() -> None:
         jitted.clear_cache()
     promote.forget()
     eager.forget_types()
+    # lazy: few have other devices
+    from fnx.runtime.placed import forget_operations  # lazy: see above
+
+    forget_operations()
     clear_programs()
 
 

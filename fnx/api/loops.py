@@ -2,18 +2,19 @@
 
 Receives functions over trees and what they begin with; traces each function once, has
 what it returns agree with what it is given, and applies the primitives of
-`fnx/control/scan.py` and `fnx/control/while_loop.py`. Next on the walk: `grad.py`.
+`fnx/control/scan.py` and `fnx/control/while_loop.py`. Next on the walk: `prefixes.py`.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import as_array, check_callable, kind_of, name_of
+from fnx.api.arguments import as_array, kind_of, name_of
 from fnx.api.held import (
     Held,
     Operand,
@@ -27,9 +28,10 @@ from fnx.api.held import (
 )
 from fnx.api.jit import jit_is_disabled
 from fnx.api.progress import Progress, progress_of, reporting
+from fnx.api.remat import checkpoint as checkpointed
 from fnx.api.rounds import Body, Pace, run, segment, unrolling
 from fnx.api.threaded import WRITING_TEST, loop_with_refs, scan_with_refs
-from fnx.api.vmap import moved, vmap
+from fnx.api.vmap import vmap
 from fnx.control.while_loop import Rounds
 from fnx.control.while_loop import while_loop as while_loop_
 from fnx.core.array import Array
@@ -38,7 +40,6 @@ from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, part_of, reshape
-from fnx.ops.shape import reverse as flip
 from fnx.records import record
 from fnx.tree import PyTreeDef
 
@@ -291,6 +292,8 @@ def while_loop(
     body_fun: Callable[[Any], Any],
     init_val: Any,
     max_steps: int | None = None,
+    *,
+    checkpoint: int | str | None = None,
 ) -> Any:
     """Applies `value = body_fun(value)` as long as `cond_fun(value)` holds.
 
@@ -305,9 +308,14 @@ def while_loop(
     and not fewer than 4096 (for less than 8 GiB). Loops in loops had better be given
     `max_steps`: each round of the outer one reserves what the inner one does.
 
+    With `checkpoint=k` reverse mode keeps the value after every k rounds, and makes
+    those rounds again: `n / k` values and what k rounds compute, for one more run of
+    the body. "sqrt" is the k that keeps least for `max_steps` rounds, which must be
+    given; `max_steps` is rounded up to a multiple of k.
+
     Raises `TreeError` or `ShapeError` where the value changes, `ShapeError` where the
     condition is no scalar, `StepLimitError` for more than `max_steps` rounds in reverse
-    mode.
+    mode, `ArgumentError` for "sqrt" without `max_steps`.
 
     >>> import fnx
     >>> halve = lambda x: fnx.lax.while_loop(lambda y: y > 1, lambda y: y / 2, x)
@@ -315,11 +323,59 @@ def while_loop(
     (0.625, 0.03125)
     """
     most = None if max_steps is None else _steps(max_steps)
+    size = _segment("while_loop", checkpoint, most)
     if jit_is_disabled():
         value = init_val
         while cond_fun(value):
             value = body_fun(value)
         return value
+    if size:
+        body_fun = _in_segments(cond_fun, body_fun, size)
+        most = most if most is None else -(-most // size)
+    return _while_loop(cond_fun, body_fun, init_val, most, max(size, 1))
+
+
+def _segment(asker: str, checkpoint: int | str | None, most: int | None) -> int:
+    """After how many rounds a loop keeps its value; 0 if it keeps everything."""
+    if checkpoint == "sqrt" and most is None:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker}: checkpoint='sqrt'",
+                "nobody knows how many rounds there will be",
+                "pass max_steps=, or a number of rounds as checkpoint=",
+            )
+        )
+    return segment(asker, checkpoint, sys.maxsize if most is None else most)
+
+
+def _in_segments(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], size: int
+) -> Callable[[Any], Any]:
+    """So many rounds of a loop, or what is left, made again for the backward pass."""
+
+    @functools.wraps(body_fun)
+    def rounds(value: Any) -> Any:
+        @functools.wraps(cond_fun)
+        def test(state: tuple[Any, Any]) -> Any:
+            return (state[0] < size) & cond_fun(state[1])
+
+        @functools.wraps(body_fun)
+        def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
+            return state[0] + 1, body_fun(state[1])
+
+        return _while_loop(test, body, (0, value), size, 1)[1]
+
+    return cast(Callable[[Any], Any], checkpointed(rounds))
+
+
+def _while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    most: int | None,
+    each: int,
+) -> Any:
+    """A loop whose options are checked; one round of it is `each` of the user's."""
     init = Operand.of("while_loop", "init_val", init_val)
     with discovering() as frame:
         step = _steady("while_loop", entered(body_fun, frame), init)
@@ -327,7 +383,7 @@ def while_loop(
         cells = list(frame.written)
         test_, body_ = loop_with_refs(cond_fun, body_fun, cells)
         pair = (init_val, [read(cell) for cell in cells])
-        value, ends = while_loop(test_, body_, pair, most)
+        value, ends = _while_loop(test_, body_, pair, most, each)
         write_all(cells, ends)
         return value
     types = [x.type for x in step.start]
@@ -339,7 +395,8 @@ def while_loop(
     if frame.written:
         raise errors.ArgumentError(WRITING_TEST)
     _check_test(test)
-    shape = Rounds(len(test.captured), len(step.held.captured), most)
+    counts = len(test.captured), len(step.held.captured)
+    shape = Rounds(*counts, max_steps=most, each=each)
     results = while_loop_(
         *test.captured,
         *step.held.captured,
@@ -388,12 +445,12 @@ def fori_loop(
     """Applies `value = body_fun(i, value)` for i in range(lower, upper).
 
     Where both bounds are known while tracing it is a `scan`, and `unroll` and
-    `checkpoint` are those of `scan`; otherwise a `while_loop`, and `max_steps` is that
-    of `while_loop`. Bounds are integer scalars; `i` has their dtype, int32 for Python
-    integers.
+    `checkpoint` are those of `scan`; otherwise a `while_loop`, and `max_steps` and
+    `checkpoint` are those of `while_loop`. Bounds are integer scalars; `i` has their
+    dtype, int32 for Python integers.
 
     Raises what `while_loop` raises, `DTypeError` for bounds that are no integers, and
-    `ArgumentError` for `unroll` or `checkpoint` where a bound is traced.
+    `ArgumentError` for `unroll` where a bound is traced.
 
     >>> import fnx
     >>> fnx.lax.fori_loop(0, 5, lambda i, total: total + i, 0).item()
@@ -421,22 +478,25 @@ def fori_loop(
             return body_fun(i, value), None
 
         return _scan("fori_loop", step, init_val, rows, pace)[0]
-    for option, value in (("unroll", unroll), ("checkpoint", checkpoint)):
-        if value is not None:
-            raise errors.ArgumentError(
-                errors.explain(
-                    f"fori_loop: {option}={value!r}",
-                    "a bound is traced, so the number of rounds is not known",
-                    f"leave {option} out, or make the bounds static",
-                )
+    if unroll is not None:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"fori_loop: unroll={unroll!r}",
+                "a bound is traced, so the number of rounds is not known",
+                "leave unroll out, or make the bounds static",
             )
+        )
+
+    _segment("fori_loop", checkpoint, max_steps)  # raises, by the name of this one
 
     @functools.wraps(body_fun)
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
         return state[0] + 1, body_fun(*state)
 
     start = (begin, init_val)
-    return while_loop(lambda state: state[0] < end, body, start, max_steps)[1]
+    return while_loop(
+        lambda state: state[0] < end, body, start, max_steps, checkpoint=checkpoint
+    )[1]
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Array, Array]:
@@ -510,92 +570,3 @@ def _mapped(f: Callable[..., Any], rows: Operand, count: int) -> Any:
         return None, f(x)
 
     return _scan("map", step, None, rows, Pace(count))[1]
-
-
-# ---------------------------------------------------------------- associative_scan
-
-
-@errors.api_boundary
-def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
-    """What the elements up to each place combine to, by an associative function.
-
-    `elems` is a tree of arrays with one length along `axis`; `fn` takes two such trees
-    (of any length along the axis) and gives one of the same shapes and dtypes. About
-    2 n applications, in log n steps (Blelloch, "Prefix sums and their applications",
-    1990). With `reverse`, the elements from each place on, combined from the end.
-
-    Raises `ArgumentError` without an array or where `fn` is no function, `ShapeError`
-    where lengths differ, `AxisError` where there is no such axis.
-
-    >>> import fnx, numpy as np
-    >>> fnx.lax.associative_scan(lambda a, b: a * b, np.array([1.0, 2.0, 3.0, 4.0]))
-    Array([ 1.,  2.,  6., 24.], dtype=float64)
-    """
-    check_callable("associative_scan", fn)
-    given = Operand.of("associative_scan", "elems", elems)
-    if not given.leaves:
-        raise errors.ArgumentError("associative_scan: elems has no arrays")
-    axes = []
-    for leaf, name in zip(given.leaves, given.names, strict=True):
-        if not -leaf.ndim <= axis < leaf.ndim:
-            raise errors.AxisError(
-                f"associative_scan: {name} is {leaf.type}, it has no axis {axis}"
-            )
-        axes.append(axis % leaf.ndim)
-    sizes = {x.shape[d] for x, d in zip(given.leaves, axes, strict=True)}
-    if len(sizes) > 1:
-        rows = zip(given.names, given.leaves, strict=True)
-        lines = [f"{name}: {leaf.type}" for name, leaf in rows]
-        raise mismatch(f"associative_scan: lengths along axis {axis} differ", lines)
-    moved_in = [moved(x, d, 0) for x, d in zip(given.leaves, axes, strict=True)]
-    if reverse:
-        moved_in = [flip(x, axes=(0,)) for x in moved_in]
-
-    def combine(first: list[Any], second: list[Any]) -> list[Any]:
-        pair = [given.treedef.unflatten(leaves) for leaves in (first, second)]
-        if reverse:
-            pair.reverse()
-        leaves, found = tree.flatten(fn(*pair))
-        given_, returned = "elems", f"the result of {name_of(fn)}"
-        check_same_tree("associative_scan", given.treedef, found, given_, returned)
-        return [as_array(leaf, "associative_scan", "the result") for leaf in leaves]
-
-    results = _prefixes(combine, moved_in)
-    if reverse:
-        results = [flip(x, axes=(0,)) for x in results]
-    return given.treedef.unflatten(
-        [moved(x, 0, d) for x, d in zip(results, axes, strict=True)]
-    )
-
-
-def _prefixes(
-    combine: Callable[[list[Any], list[Any]], list[Any]], rows: list[Any]
-) -> list[Any]:
-    """The prefixes of rows: those of pairs, and between them one more combination."""
-    count = rows[0].shape[0]
-    if count < 2:
-        return rows
-    evens = [part_of(x, 0, 0, count - 1, 2) for x in rows]
-    odds = [part_of(x, 0, 1, count, 2) for x in rows]
-    pairs = _prefixes(combine, combine(evens, odds))
-    before = [part_of(x, 0, 0, (count - 1) // 2) for x in pairs]
-    rest = [part_of(x, 0, 2, count, 2) for x in rows]
-    between = combine(before, rest) if count > 2 else rest
-    first = [part_of(x, 0, 0, 1) for x in rows]
-    evens = [concatenate(a, b, axis=0) for a, b in zip(first, between, strict=True)]
-    return [_alternating(a, b) for a, b in zip(evens, pairs, strict=True)]
-
-
-def _alternating(evens: Any, odds: Any) -> Any:
-    """The rows of two arrays in turns; the first has as many, or one more."""
-    count, shape = odds.shape[0], odds.shape[1:]
-    both = concatenate(
-        reshape(part_of(evens, 0, 0, count), shape=(count, 1, *shape)),
-        reshape(odds, shape=(count, 1, *shape)),
-        axis=1,
-    )
-    turns = reshape(both, shape=(2 * count, *shape))
-    left = part_of(evens, 0, count, evens.shape[0])
-    return concatenate(turns, left, axis=0) if left.shape[0] else turns

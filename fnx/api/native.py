@@ -142,7 +142,8 @@ def call_form(
     """The form of a call, if a path could check it."""
     trees = is_plain(treedef) and is_plain(entry.out_tree)
     statics = all(_is_fixed(value) for _, value in divided.statics)
-    if not trees or not statics or True in entry.donated:
+    here = entry.placement is None
+    if not trees or not statics or not here or True in entry.donated:
         return None
     kinds = [_kind(leaf) for leaf in tree.leaves(divided[:2])]
     if None in kinds or any(type(x) is not ConcreteArray for x in entry.captured):

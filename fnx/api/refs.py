@@ -2,31 +2,31 @@
 
 `new_ref` makes one, `ref[...]` reads and writes, `freeze` ends it. While a function is
 traced, a ref holds a tracer; so what is compiled or differentiated has no memory, only
-values. Loops and branches pass refs from outside through their bodies (`core.frames`).
-Next on the walk: `branches.py`.
+values. Loops, branches and jitted functions pass refs from outside through their bodies
+(`core.frames`). Next on the walk: `branches.py`.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from fnx import errors
+from fnx import errors, tree
 from fnx.api.arguments import as_array
 from fnx.core.array import Array
-from fnx.core.frames import Cell, read, write
+from fnx.core.frames import Cell, HasCell, given, read, write, write_all
 from fnx.core.trace import innermost
 from fnx.core.types import ArrayType
 from fnx.ops.elementwise import convert
 from fnx.ops.shape import broadcast_in_dim
+from fnx.tree_nodes import register_pytree_node_class
 
 
-class Ref:
+class Ref(HasCell):
     """An array that can be written to; its shape and dtype stay."""
 
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,6 +131,107 @@ class _Place:
         write(self._cell, getattr(place, method)(value))
 
 
+# ---------------------------------------------------------------- across a jit
+
+
+@register_pytree_node_class
+class _Held:
+    """Stands for a ref among the arguments of a jitted function: what it holds."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten(self) -> tuple[Any, None]:
+        """The value is the child."""
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, aux: None, children: Any) -> _Held:
+        """One that holds whatever stands for the value."""
+        return cls(*children)
+
+
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Gives the jitted form of a function."""
+
+
+class Closed:
+    """A function that uses refs from outside, as one that takes and gives their values.
+
+    That one is jitted, by `make`.
+    """
+
+    def __init__(self, function: Callable[..., Any], make: Make, cells: Any) -> None:
+        self.cells: tuple[Cell, ...] = cells
+
+        @functools.wraps(function)
+        def pure(*args: Any, fnx_refs: Any, **kwargs: Any) -> Any:
+            return given(function, self.cells, fnx_refs, args, kwargs)
+
+        self.jitted = make(pure)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result; the refs hold what it has written."""
+        values = [read(cell) for cell in self.cells]
+        result, ends = self.jitted(*args, fnx_refs=values, **kwargs)
+        write_all(self.cells, ends)
+        return result
+
+
+class Passed:
+    """A function that is given refs, as one that takes and gives their values."""
+
+    cells = ()
+
+    def __init__(self, function: Callable[..., Any], make: Make) -> None:
+        @functools.wraps(function)
+        def pure(*args: Any, **kwargs: Any) -> Any:
+            refs: list[Ref] = []
+
+            def opened(leaf: Any) -> Any:
+                if not isinstance(leaf, _Held):
+                    return leaf
+                type = ArrayType(leaf.value.shape, leaf.value.dtype)
+                refs.append(Ref(Cell(_whole(type, leaf.value), type)))
+                return refs[-1]
+
+            own, named = tree.map(opened, (args, kwargs), is_leaf=_is_held)
+            result = function(*own, **named)
+            return result, [read(ref._cell) for ref in refs]
+
+        self.jitted = make(pure)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result; the refs hold what it has written."""
+        cells: list[Cell] = []
+
+        def held(leaf: Any) -> Any:
+            if not isinstance(leaf, Ref):
+                return leaf
+            value = read(leaf._cell)
+            leaf._cell.lent = True
+            cells.append(leaf._cell)
+            return _Held(value)
+
+        try:
+            given_args, named = tree.map(held, (args, kwargs))
+            result, ends = self.jitted(*given_args, **named)
+        finally:
+            for cell in cells:
+                cell.lent = False
+        write_all(cells, ends)
+        return result
+
+
+def _is_held(leaf: Any) -> bool:
+    return isinstance(leaf, _Held)
+
+
+# ---------------------------------------------------------------- public
+
+
 @errors.api_boundary
 def new_ref(init_val: Any) -> Ref:
     """An array that can be written to, which begins as a copy of `init_val`.
@@ -139,10 +240,13 @@ def new_ref(init_val: Any) -> Ref:
     write, and `ref.at[index].add(x)` adds. What is written takes the ref's dtype, and
     must fit its shape. Arrays that were read before do not change.
 
-    A ref works where it was made, be that in a function under `jit`, `grad` or `vmap`;
-    and in the bodies of `scan`, `while_loop`, `fori_loop`, `map`, `cond` and `switch`
-    there. It is no argument, no result, and no part of a tree; and functions under
-    `jit`, `grad` or `vmap` cannot use those from outside: `ArgumentError`.
+    A ref works where it was made, be that in a function under `jit`, `grad` or `vmap`,
+    and in functions inside of that: under `jit`, in loops and branches, under `grad`,
+    `vjp`, `jvp`, `linearize`, `jacfwd`, `jacrev` and `vmap`. What these write is there
+    afterwards. For a derivative, what a ref held before is a constant; `vmap` may only
+    write what is the same for all members. Elsewhere a ref from outside is read, and
+    writing raises `ArgumentError`. A jitted function takes refs as arguments, too, and
+    none of them twice; a result that holds one raises.
 
     >>> import fnx
     >>> @fnx.jit

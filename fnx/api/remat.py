@@ -109,7 +109,7 @@ def _record(
         return function(*full, **named)
 
     types = [x.type for x in operands]
-    traced = trace_tree(run, types, asker=asker, names=names, known=operands)
+    traced = trace_tree(run, types, asker=asker, names=names, known=operands, refs=True)
     results = remat_(
         *traced.captured,
         *operands,
@@ -118,7 +118,7 @@ def _record(
         rule=rule,
         again=False,
     )
-    return traced.out_tree.unflatten(results)
+    return traced.out_tree.unflatten(traced.without_refs(results))
 
 
 @errors.api_boundary

@@ -20,6 +20,7 @@ from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.records import record
+from fnx.runtime.device import CPU
 from fnx.runtime.executable import executable_for
 from fnx.tree import PyTreeDef
 
@@ -92,11 +93,11 @@ class Stage:
             raise errors.OptionError(
                 f"as_text(stage={stage!r}): only the stage 'program' has debug_info"
             )
-        return executable_for(program).as_text(stage, program)
+        return self.entry.executable.as_text(stage, program)
 
     def _cost(self) -> dict[str, float]:
         """What a call costs, under JAX's names and two more."""
-        cost = executable_for(self.entry.program).cost()
+        cost = self.entry.executable.cost()
         return {
             "flops": float(cost.operations),
             "transcendentals": float(cost.functions),
@@ -120,10 +121,12 @@ class Lowered(Stage):
     """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
 
     def as_text(self, stage: str = "program", *, debug_info: bool = False) -> str:
-        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
+        """The program at a stage: "program", "plan", "kernel", or as it is printed.
 
-        `debug_info` shows the user's line beside each equation of the program. Raises
-        `OptionError` for a stage that there is not, or that has no lines.
+        It is printed for the device of the arguments: as "llvm" and "asm" for the CPU,
+        "cuda" and "asm" for a GPU. "cuda" is shown without a GPU, too. `debug_info`
+        shows the user's line beside each equation of the program. Raises `OptionError`
+        for a stage that there is not, or that has no lines.
 
         >>> import fnx
         >>> print(fnx.jit(lambda x: x + 1.0).lower(2.0).as_text())
@@ -140,8 +143,8 @@ class Lowered(Stage):
         those that compute functions: one value of `exp` is some twenty. There are
         "transcendentals" such values. "bytes accessed" is what kernels and products
         read and write. A loop counts with its rounds, if they are known; the loops that
-        are not ("unknown loops") count with one. Of "host calls", operations without
-        native code, only the bytes are counted.
+        are not ("unknown loops") count with one. Of "host calls", operations that run
+        in Python or by code of the user's, only the bytes are counted.
 
         >>> import fnx
         >>> x = fnx.ShapeDtypeStruct((100, 100), "float32")
@@ -152,7 +155,7 @@ class Lowered(Stage):
 
     def compile(self) -> Compiled:
         """The compiled function, for arguments of exactly these types."""
-        executable_for(self.entry.program)  # now, not with the first call
+        executable_for(self.entry.program, self.entry.backend)  # now, not when called
         return Compiled(self.entry)
 
 
@@ -211,6 +214,7 @@ class Compiled(Stage):
                 )
             )
         self._check_types(arrays)
+        self._check_devices(arrays)
         if True in entry.donated:
             entry.check_donated(arrays)
         return entry.run(arrays)
@@ -230,6 +234,21 @@ class Compiled(Stage):
                 + "\n  Fix: convert the arguments, or call the jitted function itself, "
                 "which compiles for each type."
             )
+
+    def _check_devices(self, arrays: Sequence[Any]) -> None:
+        """Raises where an argument is committed to another device."""
+        entry = self.entry
+        own = CPU if entry.placement is None else entry.placement.device
+        for name, x in zip(entry.signature.names, arrays, strict=True):
+            if x.committed and x.device is not own:
+                raise errors.ArgumentError(
+                    errors.explain(
+                        f"{entry.asker}: compiled for {own}, called with {name} on "
+                        f"{x.device}",
+                        fix="move it with fnx.device_put, or call the jitted function "
+                        "itself, which compiles for each device",
+                    )
+                )
 
 
 def _nbytes(types: Sequence[ArrayType]) -> int:

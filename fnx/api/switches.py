@@ -22,8 +22,11 @@ def debug_nans(enable: bool = True) -> Iterator[None]:
     `FloatingPointError`, names the operation that made the NaN from operands without
     one, the user's line, the index and the operands there; whether that is part of a
     derivative, or of its backward pass; the round of a loop; the member of a `vmap`.
-    For this the program runs again by its reference rules, which is slow. The
-    environment variable is `FNX_DEBUG_NANS`.
+    Until there is a NaN, calls come through Python and results are looked at, and the
+    program is the compiled one. Then it runs again, once: loops compiled, up to the
+    round, and the rest by reference rules. What it does besides (`debug.print`) it does
+    not do again; if a result needs that (`io_callback`), the NaN is all that is said.
+    The environment variable is `FNX_DEBUG_NANS`.
 
     >>> import fnx, fnx.numpy as fnp
     >>> with fnx.debug_nans(True):

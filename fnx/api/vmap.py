@@ -186,11 +186,24 @@ def _run(
             [x.type.with_shape(x.shape[1:]) for x in stacks],
             asker="vmap",
             names=[f"{leaf.name} (mapped by vmap)" for leaf in mapped],
+            refs=True,
         )
     flags = (False,) * len(traced.captured) + (True,) * len(stacks)
     program, out_flags = batch_program(traced.program, axis, flags)
-    outputs = evaluate(program, [*traced.captured, *stacks])
-    return outputs, out_flags, traced.out_tree
+    count = traced.out_tree.num_leaves
+    for cell, is_mapped in zip(traced.written, out_flags[count:], strict=True):
+        if is_mapped:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"vmap: a Ref of type {cell.type} from outside is written to with "
+                    "a value of its own for each member",
+                    "it has room for one",
+                    "return the value, or make a ref inside of the function",
+                )
+            )
+    values = evaluate(program, [*traced.captured, *stacks])
+    outputs = traced.without_refs(values)
+    return list(outputs), out_flags[:count], traced.out_tree
 
 
 def moved(x: Array, source: int | None, target: int) -> Any:

@@ -116,6 +116,14 @@ class _Call(Primitive):
         lifted, out_mapped = batch_program(program, axis, tuple(mapped))
         return call(*args, program=lifted, name=name), out_mapped
 
+    def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Calls the checked program."""
+        checked = found.check(eqn.params["program"])
+        results = call(*inputs, program=checked.program, name=eqn.params["name"])
+        count = len(eqn.outputs)
+        found.take([checked], results[count:])
+        return tuple(results[:count])
+
 
 call = _Call("call")
 

@@ -34,14 +34,21 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 class Host:
     """A function from read-only arrays, and the types of its results, to arrays.
 
-    Equal only to itself.
+    Equal only to itself. `way_out` is what to do where its derivative is asked for, if
+    that is something special.
     """
 
-    __slots__ = ("function", "name")
+    __slots__ = ("function", "name", "way_out")
 
-    def __init__(self, name: str, function: Callable[[Arrays, Types], Arrays]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Arrays, Types], Arrays],
+        way_out: str = "",
+    ) -> None:
         self.name = name
         self.function = function
+        self.way_out = way_out
 
     def __repr__(self) -> str:
         return self.name
@@ -83,7 +90,7 @@ class _Callback(Primitive):
         """What the function gives; its errors are the user's."""
         # Like a call of the user's own: compiled code has NumPy ignore errors.
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-            return tuple(_called(host, declared, members, list(map(_private, arrays))))
+            return tuple(_called(host, declared, members, list(map(private, arrays))))
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, host: Host, **_: Any
@@ -93,7 +100,17 @@ class _Callback(Primitive):
             errors.explain(
                 f"{self.name} of {host.name}: its derivative is asked for",
                 "what a function does on the host cannot be differentiated",
-                self.way_out,
+                host.way_out or self.way_out,
+            )
+        )
+
+    def transpose(self, ct: Any, *inputs: Any, host: Host, **_: Any) -> Any:
+        """There is none, though a rule may apply it to tangents or cotangents."""
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{self.name} of {host.name} is a rule for the other mode",
+                "what a function does on the host cannot be turned around",
+                "pass both jvp= and vjp= to pure_callback, or use the other mode",
             )
         )
 
@@ -122,9 +139,9 @@ class _Callback(Primitive):
 
 class _Pure(_Callback):
     way_out = (
-        "pass vjp=, a function on the host that pulls cotangents back, give the "
-        "function that calls it a rule (fnx.custom_jvp, fnx.custom_vjp), or keep the "
-        "derivative away with fnx.lax.stop_gradient"
+        "pass vjp= or jvp=, functions on the host for cotangents and tangents, give "
+        "the function that calls it a rule (fnx.custom_jvp, fnx.custom_vjp), or keep "
+        "the derivative away with fnx.lax.stop_gradient"
     )
 
     def batch(
@@ -231,7 +248,7 @@ def _lifted(axis: MappedAxis, x: Any, method: str) -> Any:
     return along(axis, x) if method == "broadcast_all" else x
 
 
-def _private(x: Any) -> np.ndarray[Any, Any]:
+def private(x: Any) -> np.ndarray[Any, Any]:
     """An array that the user may keep: a plan uses its memory again."""
     array = np.asarray(x)
     if array.flags.writeable:

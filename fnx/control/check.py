@@ -1,7 +1,7 @@
 """`check`: something must hold where the program is; and what is said if it does not.
 
 An equation `check` has an effect: where its condition does not hold, it raises. What
-`fnx.checkify` transforms has none: `checking.py`, next on the walk, makes values of
+`fnx.checkify` transforms has none: `findings.py`, next on the walk, makes values of
 them, of which each belongs to a `Site`.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.program import Eqn
 from fnx.core.types import ArrayType
 from fnx.dtypes import int32
 from fnx.errors import Source
@@ -105,11 +106,17 @@ class _Check(Primitive):
             lane = argmin(holds, axis=0, index_dtype=int32)
             holds = reduce_and(holds, axes=(0,))
         rows = zip(shown, mapped[1:], strict=True)
-        own = [_row(x, lane) if is_mapped else x for x, is_mapped in rows]
+        own = [row_of(x, lane) if is_mapped else x for x, is_mapped in rows]
         lifted = Message(
             message.text, message.treedef, message.lanes + 1, message.debug
         )
         return self(holds, lane, *own, message=lifted), ()
+
+    def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+        """A value, if it does not hold."""
+        holds, *shown = inputs
+        found.require(eqn, holds, eqn.params["message"], shown)
+        return ()
 
     def steps(self, plan: Any, *inputs: Any, **params: Any) -> None:
         """Looked at by the host."""
@@ -119,7 +126,7 @@ class _Check(Primitive):
 check = _Check("check")
 
 
-def _row(x: Any, number: Any) -> Any:
+def row_of(x: Any, number: Any) -> Any:
     """A row of an array at a place that is known only when the program runs."""
     zero = scalar(0, int32)
     starts = [number, *[zero for _ in x.type.shape[1:]]]

@@ -24,6 +24,7 @@ from fnx.control.call import (
     spread,
     with_outputs,
 )
+from fnx.control.findings import Checked, behind
 from fnx.control.held import (
     either,
     equation_like,
@@ -32,12 +33,14 @@ from fnx.control.held import (
     new_vars,
     order_of,
     others,
+    parted,
     with_axis,
     with_cotangents,
     with_series,
     with_tangents,
     zeros,
 )
+from fnx.control.keep import Keep, Kept, flat
 from fnx.control.lanes import is_lanewise, lane_program, selected
 from fnx.control.scan import member_by_member
 from fnx.core.links import joined
@@ -199,6 +202,44 @@ class _Cond(Primitive):
         outputs = chosen(eqn.outputs, used)
         return equation_like(eqn, inputs, outputs, {"branches": slim})
 
+    def kept(self, eqn: Eqn, used: Sequence[bool], keep: Keep) -> Kept | None:
+        """Values of the branches, which share places where they are of one type."""
+        branches = [flat(branch) for branch in eqn.params["branches"]]
+        wanted = [chosen(branch.outputs, used) for branch in branches]
+        insides = [keep(*pair) for pair in zip(branches, wanted, strict=True)]
+        types = [[var.type for var in inside.saved] for inside in insides]
+        places = _shared(types)
+        if not places:
+            return None
+        first, again = [], []
+        for branch, ends, inside in zip(branches, wanted, insides, strict=True):
+            at = _placed([var.type for var in inside.saved], places)
+            first.append(_saving(branch, inside, at, places))
+            given = list(new_vars(places))
+            for place, number in at.items():
+                given[place] = inside.saved[number]
+            again.append(Program((*branch.inputs, *given), inside.again, ends))
+        saved = new_vars(places)
+        early = equation_like(
+            eqn, eqn.inputs, (*eqn.outputs, *saved), {"branches": tuple(first)}
+        )
+        late = equation_like(
+            eqn,
+            (*eqn.inputs, *saved),
+            chosen(eqn.outputs, used),
+            {"branches": tuple(again)},
+        )
+        return Kept((early,), (self.pruned(late, [True] * len(late.outputs)),), saved)
+
+    def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Branches with the codes of their own sites, and zeros for other sites."""
+        checked = [found.check(branch) for branch in eqn.params["branches"]]
+        numbers = range(len(checked))
+        agreed = tuple([_agreed(checked, number) for number in numbers])
+        outputs, values = parted(self(*inputs, branches=agreed), len(eqn.outputs))
+        found.take(checked, values)
+        return outputs
+
     def steps(self, plan: Any, *inputs: Any, branches: Branches) -> None:
         """A branch of machine code."""
         plan.branch(inputs[0], inputs[1:], branches)
@@ -218,6 +259,27 @@ def _zeros(like: Program) -> Program:
     """A program that takes what another one takes, and gives zeros of its types."""
     types = like.output_types
     return rewrite(lambda *_: [zeros(t) for t in types], like.input_types, "cond", like)
+
+
+def _agreed(checked: Sequence[Checked], number: int) -> Program:
+    """One of several branches, with the sites of all of them."""
+    own = checked[number]
+    if not any(part.sites for part in checked):
+        return own.program
+    count = len(own.program.outputs) - len(own.types)
+    before = sum(len(part.sites) for part in checked[:number])
+
+    def run(*args: Any) -> list[Any]:
+        outputs, values = parted(evaluate(own.program, args), count)
+        code: Any = scalar(0, int32)
+        if values:
+            code = behind(values[0], before)
+        shown: list[Any] = []
+        for part in checked:
+            shown += values[1:] if part is own else map(zeros, part.types[1:])
+        return [*outputs, code, *shown]
+
+    return rewrite(run, own.program.input_types, "check", own.program)
 
 
 # ---------------------------------------------------------------- splitting
@@ -283,12 +345,46 @@ def _ends(part: Split) -> tuple[Any, ...]:
 
 def _places(parts: Sequence[Split]) -> list[ArrayType]:
     """The types of the residuals that are computed, as many as any branch needs."""
-    most: Counter[ArrayType] = Counter()
+    computed = []
     for part in parts:
         inputs = set(part.known.inputs)
         rows = zip(part.residuals, _ends(part), strict=True)
-        most |= Counter([type for type, end in rows if end not in inputs])
+        computed.append([type for type, end in rows if end not in inputs])
+    return _shared(computed)
+
+
+def _shared(types: Sequence[Sequence[ArrayType]]) -> list[ArrayType]:
+    """Types of places, of which there are as many as the values of any branch need."""
+    most: Counter[ArrayType] = Counter()
+    for own in types:
+        most |= Counter(own)
     return [type for type, count in most.items() for _ in range(count)]
+
+
+def _placed(types: Sequence[ArrayType], places: Sequence[ArrayType]) -> dict[int, int]:
+    """Which places values of these types take, and the number of the value there."""
+    free = list(range(len(places)))
+    at: dict[int, int] = {}
+    for number, type in enumerate(types):
+        place = next(n for n in free if places[n] is type)
+        free.remove(place)
+        at[place] = number
+    return at
+
+
+def _saving(
+    branch: Program, inside: Kept, at: dict[int, int], places: Sequence[ArrayType]
+) -> Program:
+    """A branch with a saved value at every place, zeros where it has none."""
+    first = Program(branch.inputs, inside.eqns, (*branch.outputs, *inside.saved))
+    count = len(branch.outputs)
+
+    def run(*args: Any) -> list[Any]:
+        outputs, saved = parted(evaluate(first, args), count)
+        found = [saved[at[n]] if n in at else None for n in range(len(places))]
+        return [*outputs, *filled(found, [True] * len(places), places)]
+
+    return rewrite(run, branch.input_types, "remat", branch)
 
 
 def _residuals(part: Split, places: Sequence[ArrayType]) -> _Residuals:

@@ -475,8 +475,7 @@ def _forward_map(backward: Program, residuals: int, name: str) -> Program:
         raise errors.ArgumentError(
             errors.explain(
                 f"forward mode through {name}, which has a custom_vjp",
-                "its backward rule cannot be transposed, since it is not linear in the "
-                f"cotangent ({error})",
+                f"its backward rule cannot be transposed ({error})",
                 "use reverse mode (grad, vjp, jacrev), or define the function with "
                 "custom_jvp",
             )

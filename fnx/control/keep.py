@@ -1,8 +1,9 @@
 """What a policy keeps of a program, and what is computed again from it.
 
 Receives a program and those of its outputs that are read later; gives the equations
-that compute them again, and the values that these begin with. Of a scan, rows of its
-body's values may be kept. Next on the walk: `cond.py`.
+that compute them again, and the values that these begin with. What is kept of values
+inside of branches and loops, these say by their rule `kept`.
+Next on the walk: `cond.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from fnx.control.call import call, chosen
 from fnx.control.held import equation_like, new_vars, parted
 from fnx.control.rounds import stacked
-from fnx.control.scan import Shape, scan
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.trace import bind, constant, source_of
 from fnx.ops.marks import checkpoint_name
@@ -35,6 +35,18 @@ class Kept:
     again: tuple[Eqn, ...]
     saved: tuple[Var, ...]
 
+    def programs(
+        self, program: Program, wanted: Sequence[Atom]
+    ) -> tuple[Program, Program]:
+        """The program that also gives what is saved, and the one that takes it."""
+        first = Program(program.inputs, self.eqns, (*program.outputs, *self.saved))
+        again = Program((*program.inputs, *self.saved), self.again, tuple(wanted))
+        return first, again
+
+
+Keep = Callable[[Program, Sequence[Atom]], Kept]
+"""What is kept for the wanted values of a program, as some policy says."""
+
 
 def keep(program: Program, wanted: Sequence[Atom], policy: Policy | None) -> Kept:
     """What a policy keeps for the wanted values of a program."""
@@ -53,25 +65,37 @@ def keep(program: Program, wanted: Sequence[Atom], policy: Policy | None) -> Kep
             eqns.append(eqn)
             saved += results
             continue
-        rows = _keep_rows(eqn, used, policy)
-        eqns.append(rows.eqns[0])
-        again += rows.again
-        saved += rows.saved
-        needed.update(*[part.inputs for part in rows.again])
+        part = _keep_part(eqn, used, policy)
+        eqns.append(part.eqns[0])
+        again += part.again
+        saved += part.saved
+        needed.update(*[late.inputs for late in part.again])
         if eqn.primitive is checkpoint_name and _refuses(policy, eqn.params["name"]):
             # The same value, before it got its name.
             refused.update(eqn.inputs)
     return Kept(tuple(eqns[::-1]), tuple(again[::-1]), tuple(saved))
 
 
-def _keep_rows(eqn: Eqn, used: Sequence[bool], policy: Policy | None) -> Kept:
-    """An equation that is computed again; if it is a scan, with saved rows."""
+def _keep_part(eqn: Eqn, used: Sequence[bool], policy: Policy | None) -> Kept:
+    """An equation that is computed again, from what is kept of programs that it holds.
+
+    Without a policy that is nothing.
+    """
+    if policy is not None:
+        found: Kept | None = eqn.primitive.kept(
+            eqn, used, lambda program, wanted: keep(program, wanted, policy)
+        )
+        if found is not None:
+            return found
     again = eqn.primitive.pruned(eqn, used) if eqn.primitive.multiple else eqn
-    if eqn.primitive is not scan or policy is None:
-        return Kept((eqn,), (again,), ())
-    shape: Shape = eqn.params["shape"]
+    return Kept((eqn,), (again,), ())
+
+
+def kept_rows(eqn: Eqn, used: Sequence[bool], keep: Keep) -> Kept | None:
+    """The rule `kept` of a scan: rows of saved values."""
+    shape = eqn.params["shape"]
     program = flat(eqn.params["program"])
-    live = set(again.outputs)
+    live = set(eqn.primitive.pruned(eqn, used).outputs)
     carried = program.inputs[shape.consts : shape.consts + shape.carry]
     ends, ys = parted(program.outputs, shape.carry)
     end_vars, y_vars = parted(eqn.outputs, shape.carry)
@@ -79,34 +103,22 @@ def _keep_rows(eqn: Eqn, used: Sequence[bool], policy: Policy | None) -> Kept:
     rows = zip(ends, end_vars, carried, strict=True)
     kept_ends = [end if var in live else start for end, var, start in rows]
     kept_ys = [y for y, var in zip(ys, y_vars, strict=True) if var in live]
-    inside = keep(program, (*kept_ends, *kept_ys), policy)
+    inside = keep(program, (*kept_ends, *kept_ys))
     if not inside.saved:
-        return Kept((eqn,), (again,), ())
+        return None
     stacks = new_vars([stacked(var.type, shape.length) for var in inside.saved])
-    first = equation_like(
-        eqn,
-        eqn.inputs,
-        (*eqn.outputs, *stacks),
-        {
-            "program": Program(
-                program.inputs, inside.eqns, (*program.outputs, *inside.saved)
-            ),
-            "shape": shape,
-        },
+    first, again = inside.programs(program, (*kept_ends, *kept_ys))
+    early = equation_like(
+        eqn, eqn.inputs, (*eqn.outputs, *stacks), {"program": first, "shape": shape}
     )
-    second = equation_like(
+    late = equation_like(
         eqn,
         (*eqn.inputs, *stacks),
         (*end_vars, *[var for var in y_vars if var in live]),
-        {
-            "program": Program(
-                (*program.inputs, *inside.saved), inside.again, (*kept_ends, *kept_ys)
-            ),
-            "shape": shape,
-        },
+        {"program": again, "shape": shape},
     )
-    wanted = [var in live for var in second.outputs]
-    return Kept((first,), (scan.pruned(second, wanted),), stacks)
+    wanted = [var in live for var in late.outputs]
+    return Kept((early,), (eqn.primitive.pruned(late, wanted),), stacks)
 
 
 def _is_saved(eqn: Eqn, policy: Policy | None) -> bool:

@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fnx import errors
 from fnx.control.call import call
-from fnx.control.held import arranged, both, either, new_vars, parted, settled
+from fnx.control.held import (
+    arranged,
+    both,
+    either,
+    equation_like,
+    new_vars,
+    parted,
+    settled,
+)
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.simplify import needed_inputs, simplify
@@ -186,6 +195,20 @@ def hoisted_equation(eqn: Eqn, program: Program, consts: Sequence[Any]) -> Eqn:
     outputs = new_vars(program.output_types)
     params = {"program": program, "name": "invariant"}
     return Eqn(call, tuple(consts), outputs, params, eqn.source)
+
+
+def invariants_before(eqn: Eqn) -> Sequence[Eqn] | None:
+    """A scan before which is computed what depends on its constants alone."""
+    shape = eqn.params["shape"]
+    found = invariant(eqn.params["program"], shape.consts, copies=False)
+    if found is None:
+        return None
+    count, inputs = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
+    before = hoisted_equation(eqn, found[0], inputs[: shape.consts])
+    consts = shape.consts + len(before.outputs)
+    params = {"program": found[1], "shape": replace(shape, consts=consts)}
+    after = (*count, *before.outputs, *inputs)
+    return before, equation_like(eqn, after, eqn.outputs, params)
 
 
 # ---------------------------------------------------------------- splitting

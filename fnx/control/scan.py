@@ -23,6 +23,7 @@ from fnx.control.call import (
     spread,
     with_outputs,
 )
+from fnx.control.checked_loops import checked_scan
 from fnx.control.fission import products_after, products_before, sums_after
 from fnx.control.held import (
     either,
@@ -41,14 +42,14 @@ from fnx.control.held import (
     with_tangents,
     zeros,
 )
+from fnx.control.keep import kept_rows
 from fnx.control.lanes import selected
 from fnx.control.packing import packed_carries
 from fnx.control.rounds import (
     KnownRounds,
     check_carry,
-    hoisted_equation,
     interleaved,
-    invariant,
+    invariants_before,
     known_carry,
     lifted,
     lifted_rows,
@@ -59,7 +60,7 @@ from fnx.control.rounds import (
     transposed_after_split,
 )
 from fnx.core.links import IndexSets, stacked_sets
-from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.primitive import Looped, MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
@@ -139,12 +140,13 @@ class _Scan(Primitive):
                 row[i] = y
         return (*map(np.asarray, carry), *rows)
 
-    def round_of(
-        self, run: int, inputs: Sequence[Any], *, program: Program, shape: Shape
-    ) -> int:
-        """The number of the row."""
-        count = int(inputs[0]) if shape.counted else shape.length
-        return count - 1 - run if shape.reverse else run
+    def looped(
+        self, inputs: Sequence[Any], *, program: Program, shape: Shape
+    ) -> Looped:
+        """Its rows, of which there may be fewer than those of its operands."""
+        consts, carry, xs = shape.cut(inputs[shape.first :])
+        count = inputs[0] if shape.counted else shape.length
+        return Looped(program, consts, carry, xs, count, shape.reverse)
 
     def jvp(
         self,
@@ -335,6 +337,14 @@ class _Scan(Primitive):
             if found is not None:
                 return found
         return None
+
+    def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What went wrong first is carried from round to round."""
+        return checked_scan(found, eqn, inputs)
+
+    def kept(self, eqn: Eqn, used: Sequence[bool], keep: Any) -> Any:
+        """Rows of the body's values, from which the rounds are made again."""
+        return kept_rows(eqn, used, keep)
 
     def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:
         """A loop of machine code."""
@@ -571,20 +581,3 @@ def _batched_counts(
     ends, ys = parted(results, shape.carry)
     stacks = zip(ys, wanted[shape.carry :], strict=True)
     return (*ends, *[swapped(y) if has else y for y, has in stacks]), wanted
-
-
-# ---------------------------------------------------------------- invariants
-
-
-def invariants_before(eqn: Eqn) -> Sequence[Eqn] | None:
-    """A scan before which is computed what depends on its constants alone."""
-    shape: Shape = eqn.params["shape"]
-    found = invariant(eqn.params["program"], shape.consts, copies=False)
-    if found is None:
-        return None
-    count, inputs = eqn.inputs[: shape.first], eqn.inputs[shape.first :]
-    before = hoisted_equation(eqn, found[0], inputs[: shape.consts])
-    consts = shape.consts + len(before.outputs)
-    params = {"program": found[1], "shape": replace(shape, consts=consts)}
-    after = (*count, *before.outputs, *inputs)
-    return before, equation_like(eqn, after, eqn.outputs, params)

@@ -24,6 +24,7 @@ from fnx.control.call import (
     spread,
     with_outputs,
 )
+from fnx.control.checked_loops import checked_while
 from fnx.control.held import (
     either,
     equation_like,
@@ -40,6 +41,7 @@ from fnx.control.held import (
     with_tangents,
     zeros,
 )
+from fnx.control.keep import Keep, Kept, flat
 from fnx.control.lanes import is_lanewise, lane_operands, selected
 from fnx.control.rounds import (
     KnownRounds,
@@ -47,6 +49,7 @@ from fnx.control.rounds import (
     hoisted_equation,
     interleaved,
     invariant,
+    invariants_before,
     known_carry,
     lifted,
     live_carry,
@@ -55,9 +58,9 @@ from fnx.control.rounds import (
     swapped,
     transposed_after_split,
 )
-from fnx.control.scan import Shape, invariants_before, member_by_member, scan
+from fnx.control.scan import Shape, member_by_member, scan
 from fnx.core.links import equal, joined
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Looped, MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
@@ -94,13 +97,15 @@ class Rounds:
     First come the constants of the test, then those of the body, then the carry. A loop
     with a `capacity` records: its body also gives rows, and besides the last carry it
     gives the number of rounds and so many rows, of which the first are filled.
-    `max_steps` is what the user expects at most, if they have said so.
+    `max_steps` is what the user expects at most, if they have said so. A round of the
+    loop may be `each` rounds of the user's.
     """
 
     tests: int
     consts: int
     max_steps: int | None = None
     capacity: int | None = None
+    each: int = 1
 
     def cut(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Constants of the test, constants of the body, carry."""
@@ -152,17 +157,12 @@ class _While(Primitive):
         ends = tuple(map(np.asarray, carry))
         return ends if shape.capacity is None else (*ends, np.int32(count), *stacks)
 
-    def round_of(
-        self,
-        run: int,
-        inputs: Sequence[Any],
-        *,
-        test: Program,
-        body: Program,
-        shape: Rounds,
-    ) -> int:
-        """The number of rounds before it."""
-        return run
+    def looped(
+        self, inputs: Sequence[Any], *, test: Program, body: Program, shape: Rounds
+    ) -> Looped:
+        """Rounds as long as the test holds."""
+        tests, consts, carry = shape.cut(inputs)
+        return Looped(body, consts, carry, test=test, tests=tests)
 
     def jvp(
         self,
@@ -350,6 +350,14 @@ class _While(Primitive):
         inputs = (*tests, *before.outputs, *consts, *carry)
         return before, equation_like(eqn, inputs, eqn.outputs, params)
 
+    def kept(self, eqn: Eqn, used: Sequence[bool], keep: Keep) -> Kept | None:
+        """Rows of the body's values, and how many; the rounds again are a scan."""
+        return _kept_while(eqn, used, keep)
+
+    def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What went wrong first is carried from round to round."""
+        return checked_while(found, eqn, inputs)
+
     def steps(
         self, plan: Any, *inputs: Any, test: Program, body: Program, shape: Rounds
     ) -> None:
@@ -366,10 +374,11 @@ while_loop = _While("while_loop")
 def too_many_rounds(shape: Rounds) -> errors.StepLimitError:
     """The error of a loop that records, and whose memory is full."""
     given = shape.max_steps is not None
+    rounds = (shape.capacity or 0) * shape.each
     return errors.StepLimitError(
         errors.explain(
-            f"while_loop in reverse mode: more than {shape.capacity} rounds",
-            f"max_steps={shape.max_steps} was given"
+            f"while_loop in reverse mode: more than {rounds} rounds",
+            f"max_steps={rounds} was given"
             if given
             else "it keeps what every round computes, for so many rounds at most",
             "give a larger max_steps to while_loop"
@@ -448,6 +457,53 @@ def _split_while(eqn: Eqn, known: Mask) -> Parts | None:
         eqn.source,
     )
     return [*early.before, first], invariants_before(second) or [second]
+
+
+def _kept_while(eqn: Eqn, used: Sequence[bool], keep: Keep) -> Kept | None:
+    """A loop that records what is saved, and a scan that makes the rounds again."""
+    shape: Rounds = eqn.params["shape"]
+    body = flat(eqn.params["body"])
+    _, consts, carried = shape.cut(eqn.inputs)
+    count = len(carried)
+    starts = body.inputs[shape.consts :]
+    ends, rows = parted(body.outputs, count)
+    end_vars, rest = parted(eqn.outputs, count)
+    wanted_rows = tuple(used[count + 1 :])
+    live = settled(
+        tuple(used[:count]),
+        lambda mask: live_carry(body, shape.consts, (*mask, *wanted_rows), mask),
+    )
+    # A carry that nobody needs stays what it is, and goes with the pruning.
+    picked = zip(ends, starts, live, strict=True)
+    wanted = [end if needed else start for end, start, needed in picked]
+    wanted += chosen(rows, wanted_rows)
+    inside = keep(body, wanted)
+    if not inside.saved:
+        return None
+    types = [var.type for var in inside.saved]
+    capacity = _capacity(shape, types)
+    number = rest[:1] or new_vars([array_type((), int32)])
+    saved = (*number, *new_vars([stacked(type, capacity) for type in types]))
+    first, again = inside.programs(body, wanted)
+    early = equation_like(
+        eqn,
+        eqn.inputs,
+        (*end_vars, *number, *rest[1:], *saved[1:]),
+        {**eqn.params, "body": first, "shape": replace(shape, capacity=capacity)},
+    )
+    results = (*end_vars, *chosen(rest[1:], wanted_rows))
+    late = Eqn(
+        scan,
+        (*number, *consts, *carried, *saved[1:]),
+        results,
+        {
+            "program": again,
+            "shape": Shape(shape.consts, count, capacity, counted=True),
+        },
+        eqn.source,
+    )
+    needed = (*live, *[True] * sum(wanted_rows))
+    return Kept((early,), (scan.pruned(late, needed),), saved)
 
 
 def _recorded(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from fnx.demo.digits import Run
-from fnx.runtime.executable import STAGES, Executable, executable_for
+from fnx.runtime.executable import STAGES, Executable
 
 
 def executable_of(step: Any, example: tuple[Any, ...]) -> Executable:
     """The compiled training step: equal programs share one executable."""
-    return executable_for(step.trace(*example).jaxpr)
+    executable: Executable = step.trace(*example).entry.executable
+    return executable
 
 
 def stage_text(step: Any, example: tuple[Any, ...], stage: str) -> str:

@@ -31,11 +31,12 @@ def root(
     """A function that gives x with `fun(x, *args) = 0`, differentiable by `args`.
 
     `solver(fun, init, *args)` finds the root, and is never differentiated: it may loop
-    until it has converged, and where the values of its arguments are known (eagerly,
-    and under `grad`, `jvp` and the like of concrete arrays) it may use NumPy and SciPy.
-    The result is called as `solution(init, *args)`. `init` is a tree of real arrays (or
-    complex ones, if `fun` is holomorphic), `fun` gives trees like it, and so does the
-    solver, whose dtypes are made those of `init`. `args` may be anything.
+    until it has converged. One that uses NumPy or SciPy goes through `on_host`; where
+    the values of its arguments are known (eagerly, and under `grad` and `jvp` of
+    concrete arrays) it may do without. The result is called as `solution(init, *args)`.
+    `init` is a tree of real arrays (or complex ones, if `fun` is holomorphic), `fun`
+    gives trees like it, and so does the solver, whose dtypes are made those of `init`.
+    `args` may be anything.
 
     Derivatives solve linear systems with the Jacobian of `fun` at the solution, by
     `linear_solver(matvec, b)`, in reverse mode with the transposed Jacobian too. They

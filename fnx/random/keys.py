@@ -25,7 +25,7 @@ from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshape,
 from fnx.random import reuse
 from fnx.random.arguments import Shape, shape_of
 from fnx.random.counters import counters
-from fnx.runtime.array import from_numpy
+from fnx.runtime.device_array import beside
 from fnx.tree_nodes import GetAttrKey, register_pytree_with_keys_class
 
 IMPLEMENTATION = "threefry2x32"
@@ -265,7 +265,7 @@ def _seeded(function: str, seed: Any, impl: str | None) -> Array:
     if isinstance(seed, Key):
         raise errors.ArgumentError(f"{function} takes an integer seed, not a key")
     if isinstance(seed, int) and not isinstance(seed, bool | np.generic):
-        return from_numpy(np.array(_seed_words(function, seed), np.uint32))
+        return beside(np.array(_seed_words(function, seed), np.uint32))
     array = as_array(seed, function, "seed", "pass an integer")
     _check_integer(f"{function}: the seed", array)
     low = convert(array, dtype=dtypes.uint32)

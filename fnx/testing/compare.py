@@ -30,7 +30,8 @@ from fnx.core.simplify import simplify
 from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.runtime.array import wrap
-from fnx.runtime.executable import executable_for
+from fnx.runtime.device import Placement
+from fnx.runtime.executable import run_program
 
 # The errors that a single operation and a whole program may have, relative to the
 # largest element of the result, by the bytes of a real number.
@@ -75,7 +76,8 @@ def check(
     an element of the whole program's results may have, relative to the largest element
     of its array (by default 1e-10 in 64 bits, 1e-3 in 32, 0.2 in 16); single equations
     may have 1e-12, 1e-5, 0.02. Integers and booleans, infinities and NaNs must be the
-    same.
+    same. Programs are compiled for the device that `jit` would run them on: with
+    arguments on a GPU, it is compared with NumPy.
 
     Gives a `Report`. Raises `DifferenceError`, an `AssertionError`, with the equation,
     the user's line, the index and both values. Calls to the host run each time.
@@ -92,8 +94,9 @@ def check(
         entry, leaves = jitted.prepared(args, kwargs)
         arrays = [*entry.captured, *leaves]
         ends = leaf_names(["the result"], [entry.out_tree])
-        comparison = _Comparison(name_of(fun), entry.program, arrays, ends, rtol)
-        return comparison.run()
+        return _Comparison(
+            name_of(fun), entry.program, arrays, ends, rtol, entry.placement
+        ).run()
 
     return errors.api_boundary(checked)
 
@@ -108,7 +111,9 @@ class _Comparison:
         arrays: Sequence[Any],
         ends: Sequence[str],
         rtol: float | None,
+        placement: Placement | None = None,
     ) -> None:
+        self.placement = placement
         self.name, self.program, self.arrays, self.ends = name, program, arrays, ends
         self.whole = WHOLE if rtol is None else dict.fromkeys(WHOLE, rtol)
         self.flat = simplify(inline(program))
@@ -118,7 +123,7 @@ class _Comparison:
     def run(self) -> Report:
         """The report; raises at the first difference."""
         single = [self._single(n, eqn) for n, eqn in enumerate(self.flat.eqns)]
-        results = executable_for(self.program).run(self.arrays)
+        results = self._ran(self.program, self.arrays)
         worst, sensitive = 0.0, ""
         rows = zip(self.flat.outputs, results, self.ends, strict=True)
         for atom, result, name in rows:
@@ -131,12 +136,15 @@ class _Comparison:
             self.name, len(single), max(single, default=0.0), worst, sensitive
         )
 
+    def _ran(self, program: Program, arrays: Sequence[Any]) -> Sequence[Any]:
+        return run_program(program, arrays, self.placement, f"check of {self.name}")
+
     def _single(self, number: int, eqn: Eqn) -> float:
         """The error of an equation that is compiled by itself."""
         inputs = tuple(dict.fromkeys(a for a in eqn.inputs if isinstance(a, Var)))
         operands = [self.values[var] for var in inputs]
         arrays = [_array(x, var.type) for x, var in zip(operands, inputs, strict=True)]
-        results = executable_for(Program(inputs, (eqn,), eqn.outputs)).run(arrays)
+        results = self._ran(Program(inputs, (eqn,), eqn.outputs), arrays)
         worst = 0.0
         for var, result in zip(eqn.outputs, results, strict=True):
             # What sums (or multiplies) has the errors of its largest operand.
@@ -162,7 +170,7 @@ class _Comparison:
         for program, values in runs.values():
             pairs = zip(values, program.input_types, strict=True)
             arrays = [_array(*pair) for pair in pairs]
-            inner = _Comparison(name, program, arrays, (), None)
+            inner = _Comparison(name, program, arrays, (), None, self.placement)
             for number, each in enumerate(inner.flat.eqns):
                 inner._single(number, each)
 
@@ -177,7 +185,7 @@ class _Comparison:
             read = tuple(dict.fromkeys(a for a in eqn.inputs if isinstance(a, Var)))
             ends = (*eqn.outputs, *read)
             part = Program(self.flat.inputs, self.flat.eqns[: number + 1], ends)
-            results = executable_for(simplify(part)).run(self.arrays)
+            results = self._ran(simplify(part), self.arrays)
             own = dict(zip(ends, map(np.asarray, results), strict=True))
             differs = [
                 _compared(own[var], self.values[var], (), self.whole).error > 1

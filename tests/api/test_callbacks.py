@@ -170,7 +170,9 @@ def test_without_a_rule():
     pure = lambda x: fnx.pure_callback(np.sin, F32, x)  # noqa: E731
     with pytest.raises(errors.ArgumentError, match="pure_callback of sin: its deriv"):
         fnx.grad(pure)(fnp.float32(1))
-    with pytest.raises(errors.ArgumentError, match=r"vjp=.*custom_jvp.*stop_gradient"):
+    with pytest.raises(
+        errors.ArgumentError, match=r"vjp= or jvp=.*custom_jvp.*stop_gradient"
+    ):
         fnx.jvp(pure, (fnp.float32(1),), (fnp.float32(1),))
     with pytest.raises(errors.ArgumentError, match="io_callback of sin: its deriv"):
         fnx.grad(lambda x: fnx.io_callback(np.sin, F32, x))(fnp.float32(1))
@@ -253,9 +255,94 @@ def test_a_vjp_in_a_scan():
 
 
 def test_forward_mode_of_a_vjp_on_the_host():
-    with pytest.raises(errors.ArgumentError, match="forward mode through scaled"):
-        one = fnp.float32(1)
+    one = fnp.float32(1)
+    with pytest.raises(errors.ArgumentError) as caught:
         fnx.jvp(lambda x: with_vjp(x, one), (one,), (one,))
+    assert "forward mode through scaled, which has a custom_vjp" in str(caught.value)
+    assert (
+        "pure_callback of scaled_vjp is a rule for the other mode: what a function "
+        "does on the host cannot be turned around.\n  Fix: pass both jvp= and vjp= to "
+        "pure_callback"
+    ) in str(caught.value)
+    with pytest.raises(errors.ArgumentError) as caught:
+        fnx.grad(fnx.grad(lambda x: with_vjp(x, one)))(one)
+    assert str(caught.value) == (
+        "pure_callback of scaled_vjp: its derivative is asked for: what a function "
+        "does on the host cannot be differentiated.\n  Fix: write the rule in fnx "
+        "(fnx.custom_jvp, fnx.custom_vjp), with callbacks that have rules of their own."
+    )
+
+
+def scaled_jvp(args, outputs, tangents):
+    x, n, extra = args
+    assert tangents[1] is None and outputs["y"].shape == x.shape
+    moved = tangents[0] * n * x ** (n - 1) * extra["a"] + tangents[2]["a"] * x**n
+    return {"y": moved.astype(np.float32), "n": None}
+
+
+def with_jvp(x, a, method=None, vjp=None):
+    found = fnx.pure_callback(
+        *(scaled, RESULT, x, np.int32(3), {"a": a}),
+        jvp=scaled_jvp,
+        vjp=vjp,
+        vmap_method=method,
+    )
+    return found["y"] * 1.0
+
+
+@BOTH
+@pytest.mark.parametrize("vjp", [None, scaled_vjp])
+def test_a_jvp_on_the_host(transform, vjp):
+    x, a = fnp.float32(2), fnp.float32(5)
+
+    def f(x, a):
+        return with_jvp(x, a, "sequential", vjp)
+
+    tangents = fnp.float32(1), fnp.float32(10)
+    value, moved = transform(lambda *p: fnx.jvp(f, p, tangents))(x, a)
+    assert (value.item(), moved.item()) == (40.0, 60.0 + 80.0)
+    assert transform(fnx.jacfwd(f, 1))(x, a).item() == 8.0
+    many = transform(fnx.vmap(fnx.jacfwd(f), (0, None)))(STACK, a)
+    np.testing.assert_allclose(many, 3 * STACK**2 * 5, rtol=1e-6)
+    if vjp is not None:
+        gradients = transform(fnx.grad(f, (0, 1)))(x, a)
+        assert [g.item() for g in gradients] == [60.0, 8.0]
+        return
+    with pytest.raises(
+        errors.ArgumentError, match="scaled_jvp is a rule for the other"
+    ):
+        transform(fnx.grad(f))(x, a)
+
+
+def test_a_jvp_in_a_loop():
+    def f(x):
+        body = lambda c, _: (with_jvp(c, np.float32(0.5)), None)  # noqa: E731
+        return lax.scan(body, x, None, 2)[0]
+
+    one = fnp.float32(1)
+    found = fnx.jit(lambda x: fnx.jvp(f, (x,), (one,)))(fnp.float32(2))
+    assert [x.item() for x in found] == [32.0, 144.0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "text"),
+    [
+        (
+            (1.0, 2.0),
+            errors.TreeError,
+            "the tangent must have the structure of the res",
+        ),
+        (np.zeros(2, np.float32), errors.ShapeError, r"the tangent is float32\[2\]"),
+        (np.float64(1), errors.DTypeError, "the tangent is of dtype float64"),
+    ],
+)
+def test_a_jvp_that_returns_something_else(returned, error, text):
+    def f(x):
+        return fnx.pure_callback(np.sin, F32, x, jvp=lambda *_: returned)
+
+    one = fnp.float32(1)
+    with pytest.raises(error, match=text):
+        fnx.jvp(f, (one,), (one,))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import checkify, errors
+from fnx.extend import Elementwise, Fault
 
 
 def first_line(error):
@@ -351,3 +352,33 @@ def test_prints_beside_checks_happen_once(capsys):
 def test_mistakes(call, kind, text):
     with pytest.raises(kind, match=text):
         call()
+
+
+class _Halving(Elementwise):
+    """x / 2 of integers, for which an odd one is a fault."""
+
+    def faults(self, inputs, outputs):
+        (x,) = inputs
+        odd = fnx.lax.rem(x, fnx.lax.full_like(x, 2)) != 0
+        return [Fault("index", "{value} is odd", odd, x)]
+
+
+_halving = _Halving("test_halving", "i", lambda x: x // 2)
+
+
+def halving(x):
+    return _halving(x)
+
+
+def test_a_primitive_of_the_users_tells_its_own_faults():
+    text, out = each_way(halving, np.int32([4, 6]))
+    assert text is None and out.tolist() == [2, 3]
+    text, _ = each_way(halving, np.int32([4, 7, 9]))
+    assert text == "7 is odd"
+
+    def halved(x):
+        return fnx.lax.fori_loop(0, 3, lambda _, x: halving(x), x)
+
+    assert each_way(halved, np.int32(20))[0] == "5 is odd"
+    checked = checkify.checkify(fnx.vmap(halved), errors=checkify.index_checks)
+    assert first_line(checked(np.int32([16, 8, 12]))[0]) == "3 is odd"

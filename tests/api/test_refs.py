@@ -177,6 +177,162 @@ def test_as_in_jax():
         np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
+# ---------------------------------------------------------------- across borders
+
+
+def test_a_jitted_function_uses_a_ref_from_outside():
+    counter, row = fnx.new_ref(0), fnx.new_ref(np.zeros(3))
+    traces = []
+
+    @fnx.jit
+    def f(x, i):
+        traces.append(None)
+        counter[...] += 1
+        row[i] = row[i] + x
+        return row[...].sum() * counter[...]
+
+    wanted = np.zeros(3)
+    for n, (x, i) in enumerate([(1.0, 0), (2.0, 2), (3.0, 0)], 1):
+        wanted[i] += x
+        assert f(x, i) == wanted.sum() * n
+        np.testing.assert_array_equal(row[...], wanted)
+        assert counter[...] == n
+    assert len(traces) == 2  # one to find the refs, one with them
+    row[...] = 10  # what is written outside is read inside
+    assert f(1.0, 1) == 31 * 4
+    assert f(np.float64(1), 1) == 32 * 5 and len(traces) == 4
+
+
+def test_a_jitted_function_takes_refs():
+    @fnx.jit
+    def sine_in_place(ref, scale):
+        before = ref[...]
+        ref[...] = fnp.sin(before) * scale
+        return before
+
+    x = np.array([0.5, 1.0])
+    first, second = fnx.new_ref(x), fnx.new_ref(-x)
+    for ref in (first, second, first):
+        before = np.asarray(ref[...])
+        np.testing.assert_array_equal(sine_in_place(ref, 2.0), before)
+        np.testing.assert_allclose(ref[...], 2 * np.sin(before))
+    inside = fnx.jit(lambda tree, *, by: tree["a"].at[tree["n"]].add(by))
+    inside({"a": first, "n": 1}, by=5.0)
+    np.testing.assert_allclose(first[1], 2 * np.sin(2 * np.sin(1.0)) + 5)
+    static = fnx.jit(
+        lambda n, ref: [ref.at[0].add(1) for _ in range(n)], static_argnums=0
+    )
+    before = first[0]
+    static(3, first)
+    np.testing.assert_allclose(first[0], before + 3)
+
+
+def test_jit_in_loops_in_jit():
+    total = fnx.new_ref(np.zeros(2))
+
+    @fnx.jit
+    def deposit(x):
+        total[...] += x
+        return total[0]
+
+    @fnx.jit
+    def outer(x):
+        def body(c, i):
+            return c + deposit(x * i), c
+
+        c, _ = fnx.lax.scan(body, 0.0, np.arange(4.0))
+        return fnx.lax.cond(c > 1e6, lambda: deposit(x), lambda: c)
+
+    x = np.array([1.0, 10.0])
+    assert outer(x) == 0 + 1 + 3 + 6
+    np.testing.assert_array_equal(total[...], 6 * x)
+    assert outer(x) == 6 + 7 + 9 + 12
+    np.testing.assert_array_equal(total[...], 12 * x)
+
+
+def test_derivatives_write_and_take_what_was_there_as_constant():
+    ref, seen = fnx.new_ref(3.0), fnx.new_ref(np.float32(0))
+
+    def f(x):
+        y = x * ref[...]
+        ref[...] = y * y  # 9 x²
+        seen[...] = y
+        return ref[...] * x  # 9 x³
+
+    runs = {
+        "grad": lambda: fnx.grad(f)(2.0),
+        "value_and_grad": lambda: fnx.value_and_grad(f)(2.0)[1],
+        "jvp": lambda: fnx.jvp(f, (2.0,), (1.0,))[1],
+        "vjp": lambda: fnx.vjp(f, 2.0)[1](1.0)[0],
+        "linearize": lambda: fnx.linearize(f, 2.0)[1](1.0),
+        "jacfwd": lambda: fnx.jacfwd(f)(2.0),
+        "jit(grad)": lambda: fnx.jit(fnx.grad(f))(2.0),
+        "grad(jit)": lambda: fnx.grad(fnx.jit(f))(2.0),
+        "jit(grad(jit))": lambda: fnx.jit(fnx.grad(fnx.jit(f)))(2.0),
+    }
+    for name, run in runs.items():
+        ref[...], seen[...] = 3.0, 0.0
+        assert run() == 27 * 4, name
+        assert (ref[...], seen[...]) == (36, 6), name
+
+    ref[...] = 3.0
+    aux = fnx.grad(lambda x: (f(x), x + 1), has_aux=True)(2.0)
+    assert aux == (108, 3) and ref[...] == 36
+    # a gradient may read, in a loop too, what another call wrote
+    slopes = fnx.jit(lambda xs: fnx.lax.map(fnx.grad(f), xs))
+    ref[...] = 1.0
+    np.testing.assert_array_equal(slopes(np.float32([1, 2])), [3 * 1, 3 * 4])
+    assert ref[...] == 4
+
+
+def test_vmap_reads_and_writes_what_is_common():
+    scale, calls = fnx.new_ref(np.array([1.0, 2.0])), fnx.new_ref(0)
+
+    def f(x, ref):
+        calls[...] += 1
+        return x * ref[1]
+
+    x = np.arange(3.0)
+    for run in (fnx.vmap(f, (0, None)), fnx.jit(fnx.vmap(f, (0, None)))):
+        np.testing.assert_array_equal(run(x, scale), 2 * x)
+    assert calls[...] == 2
+
+
+def test_borders_as_in_jax():
+    if not hasattr(jax, "new_ref"):
+        pytest.skip("this JAX has no refs")
+
+    def run(lib):
+        ref = lib.new_ref(np.float32([1, 2, 3]))
+        total = lib.new_ref(np.float32(0))
+
+        @lib.jit
+        def step(ref, x):
+            def body(c, i):
+                ref[i] = ref[i] * c
+                total[...] += ref[i]
+                return c + 1, total[...]
+
+            ys = lib.lax.scan(body, x, np.arange(3))[1]
+            total[...] = total[...] / 2
+            return ys
+
+        found = [step(ref, np.float32(2)), step(ref, np.float32(-1))]
+        return [*found, ref[...], total[...]]
+
+    for found, want in zip(run(fnx), run(jax), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+def test_a_ref_that_a_jit_used_may_go():
+    ref = fnx.new_ref(1.0)
+    f = fnx.jit(lambda: ref[...] + 1)
+    assert f() == 2
+    fnx.freeze(ref)
+    with pytest.raises(errors.ArgumentError, match="after fnx"):
+        f()
+
+
 # ---------------------------------------------------------------- mistakes
 
 
@@ -214,11 +370,30 @@ OUTSIDE = fnx.new_ref(1.0)
     [
         (kept, errors.LeakedTracerError, "the trace in which it was made had ended"),
         (frozen_inside, errors.ArgumentError, "frozen inside of a loop"),
-        (lambda: fnx.jit(lambda: OUTSIDE[...])(), errors.ArgumentError, "from outside"),
         (
-            lambda: fnx.grad(lambda x: x * OUTSIDE[...])(1.0),
+            lambda: fnx.make_jaxpr(lambda: OUTSIDE.at[...].add(1))(),
             errors.ArgumentError,
-            "inside of jit, grad, vmap",
+            "from outside is written to inside of a transformation that does not pass",
+        ),
+        (
+            lambda: fnx.vmap(lambda x: OUTSIDE.at[...].add(x))(np.ones(3)),
+            errors.ArgumentError,
+            "with a value of its own for each member: it has room for one",
+        ),
+        (
+            lambda: fnx.jit(lambda: OUTSIDE[...]).lower(),
+            errors.ArgumentError,
+            "jit of <lambda>: the function uses a Ref from outside",
+        ),
+        (
+            lambda: fnx.jit(lambda r, s: None)(OUTSIDE, OUTSIDE),
+            errors.ArgumentError,
+            "two names for one place",
+        ),
+        (
+            lambda: fnx.jit(lambda r: r[...] + OUTSIDE[...])(OUTSIDE),
+            errors.ArgumentError,
+            "two names for one place",
         ),
         (lambda: fnx.jit(lambda r: r)(OUTSIDE), errors.ArgumentError, "type Ref"),
         (lambda: fnx.new_ref(OUTSIDE), errors.ArgumentError, "read it with"),

@@ -98,6 +98,61 @@ def in_scan(wrap, x):
     return last + rows.sum()
 
 
+def around_branch(wrap, x):
+    def f(y):
+        hidden = fnp.tanh(y)
+
+        def one(y):
+            z = checkpoint_name(fnp.sin(y) @ W, "hidden")
+            return fnp.exp(-z), hidden * z
+
+        def other(y):
+            z = fnp.cos(y) @ W.T
+            return fnp.sin(fnp.cos(z) @ W), y
+
+        a, b = lax.cond(y[0] > 0.1, one, other, y)
+        return lax.cond(y[0] < 0, lambda: a, lambda: a * b)
+
+    return wrap(f)(x).sum() + wrap(f)(-x).sum()
+
+
+def around_recorded(wrap, x):
+    def f(y):
+        def body(state):
+            n, y, z = state
+            h = checkpoint_name(fnp.sin(y) @ W, "hidden")
+            return n + 1, fnp.tanh(h) * x, z + fnp.cos(h @ W)
+
+        goes_on = lambda s: s[0] < 3 + (x[0] > 0)  # noqa: E731
+        n, y, z = lax.while_loop(goes_on, body, (0, y, y), max_steps=4)
+        return fnp.sin(y) * n + z
+
+    return wrap(f)(x).sum()
+
+
+def around_everything(wrap, x):
+    """A loop in a branch in a loop, with a product in each."""
+
+    def f(y):
+        def inner(state):
+            n, y = state
+            return n + 1, fnp.sin(fnx.jit(lambda y: y @ W)(y))
+
+        def outer(c, r):
+            d = fnp.cos(checkpoint_name(c @ W.T, "hidden"))
+
+            def up(d):
+                test = lambda s: s[0] < 2  # noqa: E731
+                return lax.while_loop(test, inner, (0, d), max_steps=2)[1]
+
+            return lax.cond(r[0] > 0, up, lambda d: fnp.exp(d) @ W, d), d * r
+
+        return lax.scan(outer, y, ROWS)
+
+    last, rows = wrap(f)(x)
+    return (last * x).sum() + (rows**2).sum()
+
+
 def around_scan(wrap, x):
     def f(y):
         return lax.scan(lambda c, r: (fnp.sin(c) * y + r, c * r), y, ROWS)
@@ -141,6 +196,7 @@ FUNCTIONS = [
     with_rules,
     in_scan,
     around_scan,
+    around_everything,
     in_while,
     around_while,
     in_cond,
@@ -180,7 +236,8 @@ def test_a_checkpoint_changes_no_value(function, name):
 def test_a_policy_changes_no_value(policy, name):
     transform, maps = TRANSFORMS[name]
     wrap = functools.partial(fnx.checkpoint, policy=POLICIES[policy])
-    for function in (chain, nested, with_jit, around_scan):
+    around_flow = around_branch, around_recorded, around_everything
+    for function in (chain, nested, with_jit, around_scan, *around_flow):
         found = transform(functools.partial(function, wrap))
         wanted = transform(functools.partial(function, bare))
         if maps:
@@ -427,6 +484,66 @@ def deep(wrap, x, depth=20):
 BIG = np.linspace(-1, 1, 3000).reshape(1000, 3)
 
 
+def test_a_policy_keeps_values_of_branches():
+    def f(x, w, n):
+        def one(x):
+            return fnp.sin(fnp.exp(x) @ w)
+
+        def two(x):
+            return fnp.sin(fnp.sin(fnp.cos(x) @ w) @ w)
+
+        return lax.switch(n, [one, two, lambda x: x * 2], x).sum()
+
+    x, w, n = np.ones((2, 3)), np.ones((3, 3)), np.int32(1)
+
+    def residuals(policy):
+        return kept(lambda x, w: fnx.checkpoint(f, policy=policy)(x, w, n), x, w)
+
+    # the branches share places: there are as many as the second one needs
+    given = residuals(policies.nothing_saveable)
+    dots = residuals(policies.dots_saveable)
+    assert sorted(dots) == sorted([*given, "f64[2,3]", "f64[2,3]"])
+
+    def products(policy):
+        both = fnx.value_and_grad(fnx.checkpoint(f, policy=policy))
+        return str(fnx.make_jaxpr(both)(x, w, n)).count("dot_general")
+
+    # three forward, six backward, and the three again
+    assert products(policies.nothing_saveable) > products(policies.dots_saveable)
+
+
+def test_a_policy_keeps_rows_of_a_while_loop():
+    def f(x, w, n):
+        def body(state):
+            i, y = state
+            return i + 1, fnp.sin(fnp.tanh(y) @ w)
+
+        return lax.while_loop(lambda s: s[0] < n, body, (0, x), max_steps=10)[1].sum()
+
+    x, w, n = np.ones((2, 3)), np.ones((3, 3)), np.int32(4)
+
+    def residuals(policy):
+        return kept(lambda x, w: fnx.checkpoint(f, policy=policy)(x, w, n), x, w)
+
+    given = residuals(policies.nothing_saveable)
+    dots = residuals(policies.dots_saveable)
+    # the number of rounds takes the place of their test's operand
+    assert sorted(dots) == sorted([*given, "f64[10,2,3]"])
+
+    def products(policy):
+        both = fnx.value_and_grad(fnx.checkpoint(f, policy=policy))
+        return str(fnx.make_jaxpr(both)(x, w, n)).count("dot_general")
+
+    assert products(policies.nothing_saveable) == products(policies.dots_saveable) + 1
+    for policy in (policies.nothing_saveable, policies.dots_saveable):
+        g = fnx.checkpoint(f, policy=policy)
+        for count in (0, 4, 10):
+            found = fnx.jit(fnx.grad(g))(x, w, count)
+            np.testing.assert_allclose(found, fnx.grad(f)(x, w, count), rtol=1e-12)
+        with pytest.raises(errors.StepLimitError, match="more than 10 rounds"):
+            fnx.jit(fnx.grad(g))(x, w, 11)
+
+
 def test_the_compiler_does_not_undo_a_checkpoint():
     full = arena(fnx.grad(functools.partial(deep, bare)), BIG)
     merged = functools.partial(fnx.checkpoint, prevent_cse=False)
@@ -595,8 +712,8 @@ BAD = {
     "fori_loop: checkpoint must be": lambda: lax.fori_loop(
         0, 3, lambda i, v: v, X, checkpoint=-1
     ),
-    "checkpoint=2: a bound is traced": lambda: fnx.jit(
-        lambda n: lax.fori_loop(0, n, lambda i, v: v, X, checkpoint=2)
+    "checkpoint='sqrt': nobody knows how many": lambda: fnx.jit(
+        lambda n: lax.fori_loop(0, n, lambda i, v: v, X, checkpoint="sqrt")
     )(3),
 }
 

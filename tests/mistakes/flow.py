@@ -348,13 +348,13 @@ def bounds_that_are_arrays() -> None:
 @mistake
 def checkpoint_with_a_traced_bound() -> None:
     """
-    fori_loop: checkpoint=2: a bound is traced, so the number of rounds is not known.
-      Fix: leave checkpoint out, or make the bounds static.
+    fori_loop: checkpoint='sqrt': nobody knows how many rounds there will be.
+      Fix: pass max_steps=, or a number of rounds as checkpoint=.
     """
 
     @fnx.jit
     def power(x, n):
-        return lax.fori_loop(0, n, lambda i, y: y * x, x, checkpoint=2)
+        return lax.fori_loop(0, n, lambda i, y: y * x, x, checkpoint="sqrt")
 
     power(2.0, 3)
 
