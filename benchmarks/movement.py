@@ -2,7 +2,7 @@
 
 Receives whether to be quick (a quarter of the elements), gives cases of a million
 elements; every result is laid out in memory, where PyTorch and NumPy would give views.
-Next on the walk: `matmul.py`.
+Next on the walk: `conv.py`.
 """
 
 from __future__ import annotations

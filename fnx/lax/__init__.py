@@ -6,8 +6,25 @@ every shape is explicit. `fnx.numpy` is made of these operations. The walk begin
 """
 
 from fnx.api.branches import cond, platform_dependent, switch
-from fnx.api.loops import associative_scan, fori_loop, map, scan, while_loop
+from fnx.api.loops import fori_loop, map, scan, while_loop
+from fnx.api.prefixes import associative_scan
 from fnx.api.solve import custom_linear_solve, custom_root
+from fnx.lax.convolving import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_general_dilated_local,
+    conv_general_dilated_patches,
+    conv_general_permutations,
+    conv_general_shape_tuple,
+    conv_shape_tuple,
+    conv_transpose,
+    conv_transpose_shape_tuple,
+    conv_with_general_padding,
+    padtype_to_pads,
+)
 from fnx.lax.elementwise import (
     RoundingMethod,
     abs,
@@ -158,10 +175,13 @@ from fnx.lax.structure import (
     unstack,
     zeros_like_array,
 )
+from fnx.lax.windowing import reduce_window, reduce_window_shape_tuple
 from fnx.numpy.scalars import dtype
 from fnx.numpy.shaping import broadcast_shapes
 
 __all__ = [
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "Precision",
@@ -203,6 +223,17 @@ __all__ = [
     "concatenate",
     "cond",
     "conj",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_general_permutations",
+    "conv_general_shape_tuple",
+    "conv_shape_tuple",
+    "conv_transpose",
+    "conv_transpose_shape_tuple",
+    "conv_with_general_padding",
     "convert_element_type",
     "cos",
     "cosh",
@@ -257,6 +288,7 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "padtype_to_pads",
     "platform_dependent",
     "pmax",
     "pmean",
@@ -276,6 +308,8 @@ __all__ = [
     "reduce_or",
     "reduce_prod",
     "reduce_sum",
+    "reduce_window",
+    "reduce_window_shape_tuple",
     "rem",
     "reshape",
     "rev",

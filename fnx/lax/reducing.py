@@ -1,6 +1,7 @@
 """Reductions, cumulative operations, orders and products under the names of `jax.lax`.
 
-Receives arrays and axes (as sequences), gives arrays. Next on the walk: `parallel.py`.
+Receives arrays and axes (as sequences), gives arrays.
+Next on the walk: `convolving.py`.
 """
 
 from __future__ import annotations

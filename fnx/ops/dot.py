@@ -2,8 +2,9 @@
 
 Receives two arrays of one dtype and which of their axes are contracted and which are
 batched; the output has the batch axes, then the free axes of the first operand, then
-those of the second. Large products of 32- and 64-bit floats are steps for BLAS, all
-others are folds in a kernel. Next on the walk: `conv.py`.
+those of the second. Large products are steps where the backend has them (of BLAS: 32-
+and 64-bit floats), all others are folds in a kernel. Next on the walk:
+`convolution.py`.
 """
 
 from __future__ import annotations
@@ -39,11 +40,6 @@ from fnx.ops.shape import permute
 
 DType = np.dtype[Any]
 
-# Up to so many multiply-adds, in all or for each matrix of a stack, a fold in a kernel
-# is no slower than calls of BLAS.
-FOLDED_WORK, FOLDED_ITEM = 1024, 4096
-
-_BLAS = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 _PRECISIONS = (None, "default", "high", "highest")
 
 
@@ -52,8 +48,9 @@ class _DotGeneral(Primitive):
 
     `contract` and `batch` are pairs of axes of x and of y. 16-bit floats are multiplied
     and added in float32 and rounded once; `preferred_element_type` is the dtype to
-    compute in and to give. `precision` bounds what a backend may round away; on the CPU
-    every product has the full precision.
+    compute in and to give. `precision` bounds what a backend may round away: on a GPU
+    "default" and "high" let float32 operands be rounded to TF32; `None` and "highest"
+    do not. On the CPU every product has the full precision.
     """
 
     gathers = True
@@ -91,8 +88,8 @@ class _DotGeneral(Primitive):
         """Batch axes, free axes of x, free axes of y; weak if both operands are."""
         asked = f"dot_general({x}, {y}, contract={contract}, batch={batch})"
         check_contraction(asked, x, y, contract, batch)
-        dtype = _output_dtype(asked, x, y, preferred_element_type)
-        _check_precision(asked, precision)
+        dtype = product_dtype(asked, x, y, preferred_element_type)
+        check_precision(asked, precision)
         roles = sides(x.ndim, y.ndim, contract, batch)
         shape = output_shape(x.shape, y.shape, *roles)
         return ArrayType(shape, dtype, x.weak and y.weak)
@@ -269,19 +266,18 @@ class _DotGeneral(Primitive):
         return k.convert(k.fold(combine, fold_tag(index), extents, product), out)
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Whether a fold serves: BLAS has no such product, or is not worth a call."""
+        """Whether a fold serves: kernels have no complex numbers."""
+        out = params.get("preferred_element_type") or types[0].dtype
+        return not dtypes.is_complex(out)
+
+    def product(
+        self, types: Sequence[ArrayType], params: Any
+    ) -> tuple[DType, DType, tuple[int, int, int, int]]:
+        """A stack of matrix products."""
         x, y = types
-        out = params.get("preferred_element_type") or x.dtype
-        if dtypes.is_complex(out):
-            return False
-        if not _blas_serves(x.dtype, out):
-            return True
         roles = sides(x.ndim, y.ndim, params["contract"], params["batch"])
-        stack, m, n, k = extents((x.shape, y.shape), *roles)
-        if 1 in (m, n) or k <= 1:
-            # A product with a vector moves memory, which kernels do as well.
-            return True
-        return stack * m * n * k <= FOLDED_WORK or m * n * k <= FOLDED_ITEM
+        out = params.get("preferred_element_type") or x.dtype
+        return x.dtype, out, extents((x.shape, y.shape), *roles)
 
     def absorb(
         self,
@@ -322,9 +318,10 @@ class _DotGeneral(Primitive):
         preferred_element_type: DType | None = None,
         precision: Any = None,
     ) -> None:
-        """Matrix products into the output, after the copies that BLAS needs."""
+        """Matrix products into the output, after the copies that they need."""
         types, found = (x.type, y.type), None
-        if _is_for_blas(types, preferred_element_type):
+        # Scalars, which may be literals, are no matrices.
+        if () not in (x.type.shape, y.type.shape) and plan.multiplies(x, y):
             layouts = x.layout, y.layout, plan.outputs[0].layout
             found = _layout(types, layouts, contract, batch)
         if found is None:
@@ -336,7 +333,8 @@ class _DotGeneral(Primitive):
         ]
         if found.swapped:
             read.reverse()
-        plan.matmul(plan.outputs[0], *read, found.product)
+        tf32 = x.type.dtype == dtypes.float32 and _is_coarse(precision)
+        plan.matmul(plan.outputs[0], *read, found.product, tf32)
 
     def over_rows(
         self, *, contract: Pair, batch: Pair = ((), ()), **params: Any
@@ -356,11 +354,11 @@ class _DotGeneral(Primitive):
         preferred_element_type: DType | None = None,
         precision: Any = None,
     ) -> int | None:
-        """The elements of the operands that BLAS cannot read where they lie."""
-        if not _is_for_blas(types, preferred_element_type):
+        """The elements of the operands that no product can read where they lie."""
+        x, y = types
+        if () in (x.shape, y.shape):
             return None
         found = _layout(types, layouts, contract, batch)
-        x, y = types
         return None if found is None else found.copied((x.shape, y.shape))
 
 
@@ -372,17 +370,10 @@ def _ordered(x: Any, order: Axes) -> Any:
     return x if order == tuple(range(x.ndim)) else x.transpose(order)
 
 
-def _is_for_blas(types: Sequence[ArrayType], preferred: DType | None) -> bool:
-    """Whether BLAS multiplies these; scalars, which may be literals, it does not."""
-    x, y = types
-    served = _blas_serves(x.dtype, preferred or x.dtype)
-    return served and () not in (x.shape, y.shape)
-
-
 def _layout(
     types: Sequence[ArrayType], layouts: Sequence[Layout], contract: Pair, batch: Pair
 ) -> MatmulLayout | None:
-    """The matrix products of BLAS, if there are some."""
+    """The matrix products, if there are some."""
     (x, y), (x_layout, y_layout, out_layout) = types, layouts
     roles = sides(x.ndim, y.ndim, contract, batch)
     every = x_layout, y_layout, out_layout
@@ -447,16 +438,13 @@ def _raised(pair: Pair, mapped: Sequence[bool]) -> Pair:
     return x, y
 
 
-def _blas_serves(dtype: DType, out: DType) -> bool:
-    return dtype == out and dtype in _BLAS
-
-
 # ---------------------------------------------------------------- dtypes
 
 
-def _output_dtype(
+def product_dtype(
     asked: str, x: ArrayType, y: ArrayType, preferred: DType | None
 ) -> DType:
+    """The dtype of sums of products: that of the operands, or the preferred one."""
     if x.dtype != y.dtype:
         reason = f"the operands have dtypes {x.dtype} and {y.dtype}"
         fix = "convert one of them; fnx.numpy and fnx.lax promote"
@@ -484,12 +472,19 @@ def _holds(preferred: DType, dtype: DType) -> bool:
     return same and preferred.itemsize >= dtype.itemsize
 
 
-def _check_precision(asked: str, precision: Any) -> None:
+def check_precision(asked: str, precision: Any) -> None:
+    """Raises unless it is a precision, or a pair of them."""
     each = precision if isinstance(precision, tuple) else (precision,)
     if len(each) > 2 or any(p not in _PRECISIONS for p in each):
         reason = f"precision={precision!r} is unknown"
         fix = "take None, 'default', 'high' or 'highest', or a pair of them"
         raise errors.OptionError(errors.explain(asked, reason, fix))
+
+
+def _is_coarse(precision: Any) -> bool:
+    """Whether operands of float32 may be rounded, as JAX rounds them to TF32."""
+    each = precision if isinstance(precision, tuple) else (precision,)
+    return all(p in ("default", "high") for p in each)
 
 
 def _product_axes(

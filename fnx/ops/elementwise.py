@@ -12,13 +12,14 @@ Next on the walk: `shape.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.array import Array
+from fnx.core.faults import DIVISION, Fault
 from fnx.core.primitive import is_linear
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -287,6 +288,29 @@ class _Div(Smooth):
         x, y = inputs
         return x if isinstance(y, Literal) and y.value == 1 else None
 
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType]
+    ) -> Iterable[Fault]:
+        """A divisor of 0."""
+        return _zero_divisor(inputs[1])
+
+
+class _Rem(Smooth):
+    """x - y trunc(x / y), of the sign of x; of integers 0 where y is 0."""
+
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType]
+    ) -> Iterable[Fault]:
+        """A divisor of 0."""
+        return _zero_divisor(inputs[1])
+
+
+def _zero_divisor(divisor: Any) -> list[Fault]:
+    if isinstance(divisor, Literal) and divisor.value != 0:
+        return []
+    zero = Literal(0, divisor.type.with_shape(()))
+    return [Fault(DIVISION, "division by zero", eq(divisor, zero))]
+
 
 class _IntegerPow(Smooth):
     """integer_pow(x, y): x to a constant integer power, by repeated squaring."""
@@ -333,7 +357,7 @@ div: _Div = _Div(
     lambda out, x, y: div(1, y),
     lambda out, x, y: neg(div(out, y)),
 )
-rem = Smooth(
+rem = _Rem(
     "rem",
     REAL,
     formulas.row("rem"),

@@ -20,6 +20,7 @@ from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.program import Literal
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
+from fnx.kernel.scalar import TABLE
 
 BOOL, SIGNED, UNSIGNED, FLOAT, COMPLEX = "biufc"
 INTEGER = SIGNED + UNSIGNED
@@ -50,9 +51,10 @@ class OnHost(Primitive):
 class Elementwise(Primitive):
     """Applies a scalar operation at every place.
 
-    `kinds` are the dtypes that the operands may have, as letters; `scalar` names the
-    row of the scalar table (or a function over the kernel builder) that computes one
-    element, `numpy` computes the whole in NumPy.
+    `kinds` are the dtypes that the operands may have, as letters; `numpy` computes the
+    whole in NumPy. `scalar` names the row of the scalar table that computes one element
+    (the one of the operation's name by default), or is a function of the kernel builder
+    and the operands' elements. Without one a plan calls back for `numpy`.
     """
 
     lanewise = True
@@ -70,7 +72,7 @@ class Elementwise(Primitive):
         super().__init__(name)
         self.kinds = kinds
         self.numpy = numpy
-        self.scalar = scalar or name
+        self.scalar = scalar or (name if name in TABLE else None)
         self.commutative = commutative
         self.cheap = cheap
 
@@ -188,8 +190,9 @@ class Elementwise(Primitive):
     def element(self, k: Any, index: Any, *inputs: Any, **params: Any) -> Any:
         """The scalar operation on the operands' elements at the same index."""
         values = [x(index) for x in inputs]
-        if not callable(self.scalar):
+        if isinstance(self.scalar, str):
             return k.op(self.scalar, *values)
+        assert self.scalar is not None  # as `fusible` says
         # As in `reference`, 16-bit floats are computed in float32 and rounded once.
         wide = [k.convert(v, dtypes.compute_dtype(v.dtype)) for v in values]
         value = self.scalar(k, *wide, **params)
@@ -202,8 +205,13 @@ class Elementwise(Primitive):
         return tuple(range(types[position].ndim))
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return not any(t.dtype.kind == "c" for t in types)
+        """Real and boolean dtypes fuse; complex ones run through `reference`.
+
+        So does what has neither a scalar operation nor an `element` of its own.
+        """
+        own = type(self).element is not Elementwise.element
+        real = not any(t.dtype.kind == "c" for t in types)
+        return real and (own or self.scalar is not None)
 
 
 class Predicate(Elementwise):

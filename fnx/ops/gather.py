@@ -9,17 +9,19 @@ of what was read. Receives an operand and an array of index vectors; next on the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.faults import Fault
 from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.kernel.expr import Const, IndexValue
+from fnx.ops.bounds import vectors_outside
 from fnx.ops.rearrange import Ints, all_of, fuses, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
 from fnx.records import record
@@ -231,6 +233,13 @@ class _Gather(Primitive):
             return None
         ndim = types[1].ndim - 1 + len(dims.offset_dims)
         return *dims.batch_axes(ndim), None
+
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType], **params: Any
+    ) -> Iterable[Fault]:
+        """A window that is not inside of the operand."""
+        dims, shape = params["dims"], inputs[0].type.shape
+        return vectors_outside(inputs[1], dims.start_index_map, shape, params["sizes"])
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Real and boolean dtypes fuse; complex ones run through `reference`."""

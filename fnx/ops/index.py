@@ -8,18 +8,20 @@ on the walk: `sort.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes
 from fnx.core.array import Array
+from fnx.core.faults import Fault
 from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
+from fnx.ops.bounds import starts_outside
 from fnx.ops.gather import WindowDims, clipped, gather
 from fnx.ops.rearrange import Ints, all_of, check_axes, fuses
 from fnx.ops.scatter import scatter
@@ -114,6 +116,13 @@ class _DynamicSlice(Primitive):
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Real and boolean dtypes fuse; complex ones run through `reference`."""
         return fuses(types)
+
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType], *, sizes: Ints
+    ) -> Iterable[Fault]:
+        """A window that is not inside of the operand."""
+        x, *starts = inputs
+        return starts_outside(starts, x.type.shape, sizes)
 
     def identity(self, inputs: Sequence[Atom], *, sizes: Ints) -> Atom | None:
         """The operand, if the part is the whole."""
@@ -222,6 +231,13 @@ class _DynamicUpdateSlice(Primitive):
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The update, in order."""
         return {1: Pulled(ordered=True, serial=True)} if fuses(types) else {}
+
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType]
+    ) -> Iterable[Fault]:
+        """A window that is not inside of the operand."""
+        x, update, *starts = inputs
+        return starts_outside(starts, x.type.shape, update.type.shape)
 
     def identity(self, inputs: Sequence[Atom]) -> Atom | None:
         """The update, if it replaces everything."""

@@ -30,6 +30,7 @@ class Rearrangement(Primitive):
     linear = True
     cheap = True
     lanewise = True
+    moves = True
 
     def raised(self, size: int, **params: Any) -> dict[str, Any]:
         """The params that leave a new leading axis of that size alone."""

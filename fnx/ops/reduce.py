@@ -3,7 +3,7 @@
 Receives an array and the axes to reduce; gives the array without them. 16-bit floats
 accumulate in float32 and round once; sums and products of integers keep their dtype.
 Over nothing a reduction gives the element that changes nothing (0, 1, -inf, …).
-Next on the walk: `cumulative.py`.
+Next on the walk: `rewriting.py`.
 """
 
 from __future__ import annotations

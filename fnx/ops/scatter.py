@@ -8,18 +8,20 @@ does in the derivative. Next on the walk: `index.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.faults import Fault
 from fnx.core.links import Links, copied, same
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear, primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.ops.arithmetic import eq, plus, scale, select
+from fnx.ops.bounds import vectors_outside
 from fnx.ops.cumulative import Parts, before, product_rule, scanned
 from fnx.ops.elementwise import convert, div
 from fnx.ops.families import ANY, NUMBER, REAL, widened
@@ -168,7 +170,16 @@ class Scatter(Primitive):
         if isinstance(operand, Literal):
             operand = plan.filled(operand, ())
         domain = domain if operand.type.size else (0,)
-        plan.update(operand, (1, 2), domain, element, self.combine)
+        plan.update(operand, (1, 2), domain, element, self.combine, unique)
+
+    def faults(
+        self, inputs: Sequence[Any], outputs: Sequence[ArrayType], **params: Any
+    ) -> Iterable[Fault]:
+        """A window that is not inside of the operand."""
+        operand, places, updates = inputs
+        dims, shape = params["dims"], operand.type.shape
+        sizes = dims.window_sizes(updates.type.shape, len(shape))
+        return vectors_outside(places, dims.start_index_map, shape, sizes)
 
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The updates, and the indices where the windows lie one after the other."""

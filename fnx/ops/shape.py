@@ -8,7 +8,7 @@ Receives arrays, gives arrays of the same dtype. Next on the walk: `reduce.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -176,6 +176,16 @@ class _Permute(Rearrangement):
     def transpose(self, ct: Any, x: Any, *, dims: Ints) -> tuple[Any]:
         """The inverse permutation."""
         return (permute(ct, dims=inverse(dims)),)
+
+    def absorb(
+        self, inputs: Sequence[Any], makers: Mapping[Any, Any], *, dims: Ints
+    ) -> tuple[Sequence[Any], dict[str, Any]] | None:
+        """Two permutations in a row are one."""
+        maker = makers.get(inputs[0])
+        if maker is None or maker.primitive is not self:
+            return None
+        before = maker.params["dims"]
+        return maker.inputs, {"dims": tuple([before[d] for d in dims])}
 
     def raised(self, size: int, *, dims: Ints) -> dict[str, Any]:
         """Keeps the new axis in front."""

@@ -30,6 +30,7 @@ class _Sort(OnHost):
     """
 
     multiple = True
+    routine = "sort"
 
     def __call__(
         self, *operands: Any, axis: int, num_keys: int = 1, stable: bool = True
@@ -101,6 +102,7 @@ class _TopK(OnHost):
     """
 
     multiple = True
+    routine = "top_k"
 
     def infer(self, x: ArrayType, *, k: int, axis: int) -> tuple[ArrayType, ArrayType]:
         """Values, and indices as int32."""

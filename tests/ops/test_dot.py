@@ -1,10 +1,14 @@
-"""When BLAS computes a contraction and when a kernel, and the steps around BLAS."""
+"""When a contraction is matrix products and when a kernel, and the steps around it."""
 
 from __future__ import annotations
 
 import pytest
 
+import fnx
 from fnx import dtypes
+from fnx.compiler.multiply import BLAS, Products
+from fnx.compiler.pipeline import plan_program
+from fnx.compiler.step import KernelStep, MatmulStep
 from fnx.core.layout import Layout, row_major
 from fnx.core.types import array_type
 from fnx.ops.dot import dot_general
@@ -33,7 +37,58 @@ def test_blas_serves_large_products_of_its_own_dtypes(dtype, shapes, preferred, 
         "preferred_element_type": preferred,
         "precision": None,
     }
-    assert dot_general.fusible(types, params) is fuses
+    dtype, out, extents = dot_general.product(types, params)
+    is_step = BLAS.has(dtype, out) and BLAS.pays(*extents)
+    assert (dot_general.fusible(types, params) and not is_step) is fuses
+
+
+ALL = Products(lambda dtype, out: True, lambda stack, m, n, k: True)
+
+
+def test_a_backend_may_have_products_of_other_dtypes():
+    shape = fnx.ShapeDtypeStruct((30, 30), dtypes.bfloat16)
+    program = fnx.jit(lambda x, y: fnx.numpy.tanh(x @ y)).trace(shape, shape).jaxpr
+    steps = plan_program(program).steps
+    assert [type(step) for step in steps] == [KernelStep]
+    steps = plan_program(program, products=ALL).steps
+    assert [type(step) for step in steps] == [MatmulStep, KernelStep]
+    assert steps[0].dtype == steps[0].out_dtype == dtypes.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("precision", "tf32"),
+    [
+        (None, False),
+        ("highest", False),
+        ("high", True),
+        ("default", True),
+        (("default", "highest"), False),
+        (("default", "high"), True),
+    ],
+)
+def test_float32_is_rounded_only_where_that_is_asked_for(precision, tf32):
+    def product(x, y):
+        return fnx.lax.dot(x, y, precision=precision)
+
+    for dtype in dtypes.float32, dtypes.float64:
+        shape = fnx.ShapeDtypeStruct((30, 30), dtype)
+        program = fnx.jit(fnx.grad(lambda x, y: product(x, y).sum(), argnums=0))
+        program = program.trace(shape, shape).jaxpr
+        steps = [s for s in plan_program(program).steps if isinstance(s, MatmulStep)]
+        assert [step.tf32 for step in steps] == [tf32 and dtype == dtypes.float32]
+
+
+def test_a_result_may_be_wider_than_operands():
+    def wide(x, y):
+        return fnx.lax.dot(x, y, preferred_element_type=dtypes.float32)
+
+    shape = fnx.ShapeDtypeStruct((30, 40), dtypes.float16)
+    other = fnx.ShapeDtypeStruct((40, 30), dtypes.float16)
+    program = fnx.jit(wide).trace(shape, other).jaxpr
+    plan = plan_program(program, products=ALL)
+    (step,) = plan.steps
+    assert (step.dtype, step.out_dtype) == (dtypes.float16, dtypes.float32)
+    assert "1×30×30×40 float16 to float32" in str(plan)
 
 
 class Operand:
@@ -53,7 +108,10 @@ class Plan:
         self.calls.append(("permuted", operand, dims))
         return f"copy of {operand.type}"
 
-    def matmul(self, out, x, y, product):
+    def multiplies(self, x, y):
+        return BLAS.has(x.type.dtype, self.outputs[0].type.dtype)
+
+    def matmul(self, out, x, y, product, tf32):
         sizes = product.stack, product.m, product.n, product.k
         self.calls.append(("matmul", x, y, sizes))
 
