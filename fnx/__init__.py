@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ad_checkpoint,
         checkify,
         checkpoint_policies,
+        cuda,
         custom_batching,
         custom_derivatives,
         debug,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Device,
         block_until_ready,
         default_backend,
+        default_device,
         device_count,
         device_get,
         device_put,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         process_count,
         process_index,
     )
+    from fnx.api.doctor import doctor
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.inspection import inspect
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 offer("cpu", "fnx.cpu.backend")
+offer("cuda", "fnx_cuda.backend", "gpu", "fnx_cuda.finding")
 offer("calls", "fnx.cpu.entry")
 
 # Computing with arrays needs none of this, so `import fnx` does not wait for it: each
@@ -88,6 +92,7 @@ _LAZY_MODULES = (
     "ad_checkpoint",
     "checkify",
     "checkpoint_policies",
+    "cuda",
     "custom_batching",
     "custom_derivatives",
     "debug",
@@ -107,9 +112,10 @@ _LAZY_NAMES = {
     "fnx.api.custom": "custom_jvp custom_vjp",
     "fnx.api.custom_rule": "custom_rule linear_call",
     "fnx.api.derivatives": "jvp linear_transpose linearize vjp",
-    "fnx.api.device": """Device block_until_ready default_backend device_count
-        device_get device_put devices local_device_count local_devices process_count
-        process_index""",
+    "fnx.api.device": """Device block_until_ready default_backend default_device
+        device_count device_get device_put devices local_device_count local_devices
+        process_count process_index""",
+    "fnx.api.doctor": "doctor",
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
@@ -143,6 +149,7 @@ __all__ = [
     "clear_caches",
     "closure_convert",
     "config",
+    "cuda",
     "custom_batching",
     "custom_derivatives",
     "custom_gradient",
@@ -153,12 +160,14 @@ __all__ = [
     "debug_infs",
     "debug_nans",
     "default_backend",
+    "default_device",
     "default_dtypes",
     "device_count",
     "device_get",
     "device_put",
     "devices",
     "disable_jit",
+    "doctor",
     "effects_barrier",
     "errors",
     "eval_shape",

@@ -41,7 +41,7 @@ from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import POINTS, points
 from fnx.ops.scatter import scatter_add
 from fnx.ops.shape import full, iota, part_of
-from fnx.runtime.array import from_numpy
+from fnx.runtime.device_array import beside
 
 
 def _known(function: str, x: Array) -> np.ndarray:
@@ -72,7 +72,7 @@ def nonzero(
     mask = truth("nonzero", x)
     if size is None:
         found = _known("nonzero", mask).nonzero()
-        return tuple([from_numpy(i.astype(dtypes.default_int())) for i in found])
+        return tuple([beside(i.astype(dtypes.default_int()), x) for i in found])
     return _nonzero_of_size(mask, size, fill_value)
 
 
@@ -171,9 +171,9 @@ def unique(
         rest[2] = _sized(rest[2], size, 0, 0)
     wanted = [return_index, return_inverse, return_counts]
     parts = [
-        from_numpy(np.array(part)) for part, w in zip(rest, wanted, strict=True) if w
+        beside(np.array(part), x) for part, w in zip(rest, wanted, strict=True) if w
     ]
-    result = from_numpy(np.array(first))
+    result = beside(np.array(first), x)
     return (result, *parts) if parts else result
 
 

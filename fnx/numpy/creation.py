@@ -7,8 +7,9 @@ any flag: NumPy's float64 stays float64. Python scalars become the default dtype
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ from fnx.numpy.operands import (
 from fnx.ops.arithmetic import add, mul
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, reshape
 from fnx.runtime import array as making
+from fnx.runtime.array import ConcreteArray
+from fnx.runtime.device import CPU, Device, defaulting, named, others, placed
+from fnx.runtime.device_array import beside, made_at, on_default, put, taken
 
 # ---------------------------------------------------------------- from values
 
@@ -43,13 +47,17 @@ def array(
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """An array of the elements of nested lists, a NumPy array, an array or a scalar.
 
     Shape and dtype are those of the value: NumPy dtypes are kept, Python numbers take
     the defaults (a scalar alone is weakly typed). Raises `DTypeError` for elements that
     are no numbers, `ShapeError` for ragged lists. Memory is always row-major and never
-    shared with a NumPy array, so `copy` and `order` make no difference.
+    shared with a NumPy array, so `copy` and `order` make no difference there. An array
+    of another library on a GPU (`__cuda_array_interface__`, DLPack) is copied there, or
+    shared with `copy=False`. The result is on the default device, or on `device`.
 
     >>> array([[1, 2], [3, 4]])
     Array([[1, 2],
@@ -59,6 +67,9 @@ def array(
     """
     if order not in ("K", "A", "C", None):
         raise errors.OptionError(f"array: memory is row-major, order={order!r} is not")
+    if device is not None:
+        make = functools.partial(array, object, dtype, copy, order, ndmin)
+        return made_on(device, "array", make, new=False)
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     kind = object.__class__
     if kind is np.ndarray:  # the usual kinds cost no more than this
@@ -68,7 +79,9 @@ def array(
     elif kind is list or kind is tuple:
         found = _from_list(object, wanted)
     else:
-        found = _from_other(object, wanted)
+        found = _from_other(object, wanted, copy)
+    if hooks.busy:
+        found = _on_default(found)
     if ndmin and ndmin > found.ndim:
         return reshape(found, shape=(1,) * (ndmin - found.ndim) + found.shape)
     return found
@@ -80,14 +93,23 @@ def asarray(
     order: str | None = None,
     *,
     copy: bool | None = None,
+    device: Device | None = None,
 ) -> Array:
     """The value as an array, itself if it is one of that dtype; else as `array`.
+
+    An array of another library on a GPU is not copied, unless `copy` is true.
 
     >>> asarray(1.5)
     Array(1.5, dtype=float32, weak_type=True)
     """
+    if device is not None:
+        make = functools.partial(asarray, a, dtype, order, copy=copy)
+        return made_on(device, "asarray", make, new=False)
     if isinstance(a, Array):
         return a if dtype is None else array(a, dtype, order=order)
+    found = _shared(a, None if dtype is None else dtypes.as_dtype(dtype), bool(copy))
+    if found is not None:
+        return found
     if copy is False:
         raise errors.OptionError(
             f"asarray: copy=False, but {type(a).__name__} must be copied: it can change"
@@ -114,30 +136,79 @@ def astype(x: ArrayLike, dtype: DTypeLike, copy: bool = False) -> Array:
 
 
 def from_dlpack(x: Any) -> Array:
-    """An array that shares the memory of another library's CPU array.
+    """An array that shares the memory of another library's array, where that is.
 
-    Nobody may write to that memory afterwards.
+    It is committed to its device, if that is a GPU. Nobody may write to the memory
+    afterwards. Raises `DeviceError` for an array on a GPU that fnx cannot use.
 
     >>> from_dlpack(np.arange(3, dtype="int32"))
     Array([0, 1, 2], dtype=int32)
     """
-    return making.from_numpy(np.from_dlpack(x))
+    if isinstance(x, Array):
+        return x
+    found = taken(x)
+    return making.from_numpy(np.from_dlpack(x)) if found is None else found
 
 
-def _from_other(value: Any, dtype: np.dtype[Any] | None) -> Array:
+def made_on(
+    device: Any, function: str, make: Callable[[], Any], new: bool = True
+) -> Any:
+    """What a function makes, on a device and committed to it.
+
+    `new` says that nobody else can have the array that it gives. Raises
+    `ArgumentError` for what is no device, and while tracing.
+    """
+    where = named(device, function, names=False)
+    if tracing():
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{function}(device={where}) in a function that is traced",
+                "a transformed function runs as a whole, where its arguments are",
+                "make the array outside, or leave the device out",
+            )
+        )
+    with defaulting(where):
+        found = make()
+    placement = placed(where, where is not CPU or others())
+    return made_at(found, placement) if new else put(found, placement)
+
+
+# What is surely no array on a device.
+_HERE = (np.ndarray, np.generic, list, tuple, bool, int, float, complex)
+
+
+def _shared(value: Any, dtype: np.dtype[Any] | None, copied: bool) -> Array | None:
+    """An array on the memory of another library's array, if that is on a device."""
+    found = None if isinstance(value, _HERE) else taken(value)
+    if found is None:
+        return None
+    own = found.copied() if copied else found
+    return own if dtype is None else cast(own, dtype)
+
+
+def _on_default(x: Array) -> Array:
+    return on_default(x) if x.__class__ is ConcreteArray else x
+
+
+def _from_other(
+    value: Any, dtype: np.dtype[Any] | None, copied: bool | None = True
+) -> Array:
     """An array of what is neither a list nor exactly a NumPy array."""
     if isinstance(value, Array):
         return value if dtype is None else cast(value, dtype)
     if is_scalar(value):
-        found = Literal(value) if dtype is None else literal(value, dtype, False)
-        return constant(found)
+        number = Literal(value) if dtype is None else literal(value, dtype, False)
+        return constant(number)
     if isinstance(value, list | tuple):
         return _from_list(value, dtype)
     if value is None:
         raise errors.ArgumentError("array: None is no value of an array")
+    shared = _shared(value, dtype, bool(copied))
+    if shared is not None:
+        return shared
     data = value if isinstance(value, np.ndarray | np.generic) else np.asarray(value)
-    copied = making.own(data)
-    return copied if dtype is None else cast(copied, dtype)
+    owned = making.own(data)
+    return owned if dtype is None else cast(owned, dtype)
 
 
 def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
@@ -208,7 +279,13 @@ def _stacked(parts: Sequence[Array]) -> Array:
 # ---------------------------------------------------------------- filled
 
 
-def full(shape: Any, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
+def full(
+    shape: Any,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    *,
+    device: Device | None = None,
+) -> Array:
     """An array of that shape with all elements equal to `fill_value`.
 
     The fill value may be an array that is broadcast to the shape; the dtype is its own
@@ -217,61 +294,84 @@ def full(shape: Any, fill_value: ArrayLike, dtype: DTypeLike = None) -> Array:
     >>> full((2,), 7)
     Array([7, 7], dtype=int32, weak_type=True)
     """
+    if device is not None:
+        return made_on(device, "full", lambda: full(shape, fill_value, dtype))
     return _filled("full", shape_tuple("full", shape), fill_value, dtype)
 
 
-def zeros(shape: Any, dtype: DTypeLike = None) -> Array:
+def zeros(
+    shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
+) -> Array:
     """Zeros of that shape, of the default float dtype unless given.
 
     >>> zeros((2, 2), "int8")
     Array([[0, 0],
            [0, 0]], dtype=int8)
     """
+    if device is not None:
+        return made_on(device, "zeros", lambda: zeros(shape, dtype))
     return _constants("zeros", shape, dtype, 0)
 
 
-def ones(shape: Any, dtype: DTypeLike = None) -> Array:
+def ones(shape: Any, dtype: DTypeLike = None, *, device: Device | None = None) -> Array:
     """Ones of that shape, of the default float dtype unless given.
 
     >>> ones(3)
     Array([1., 1., 1.], dtype=float32)
     """
+    if device is not None:
+        return made_on(device, "ones", lambda: ones(shape, dtype))
     return _constants("ones", shape, dtype, 1)
 
 
-def empty(shape: Any, dtype: DTypeLike = None) -> Array:
+def empty(
+    shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
+) -> Array:
     """The same as `zeros`: nothing could be written into an empty array."""
+    if device is not None:
+        return made_on(device, "empty", lambda: empty(shape, dtype))
     return _constants("empty", shape, dtype, 0)
 
 
-def zeros_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+def zeros_like(
+    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+) -> Array:
     """Zeros of the shape and dtype of another array, unless given.
 
     >>> zeros_like(array([1, 2]))
     Array([0, 0], dtype=int32)
     """
-    return _alike("zeros_like", a, 0, dtype, shape)
+    return _alike("zeros_like", a, 0, dtype, shape, device)
 
 
-def ones_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+def ones_like(
+    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+) -> Array:
     """Ones of the shape and dtype of another array, unless given."""
-    return _alike("ones_like", a, 1, dtype, shape)
+    return _alike("ones_like", a, 1, dtype, shape, device)
 
 
-def empty_like(a: Any, dtype: DTypeLike = None, shape: Any = None) -> Array:
+def empty_like(
+    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+) -> Array:
     """The same as `zeros_like`."""
-    return _alike("empty_like", a, 0, dtype, shape)
+    return _alike("empty_like", a, 0, dtype, shape, device)
 
 
 def full_like(
-    a: Any, fill_value: ArrayLike, dtype: DTypeLike = None, shape: Any = None
+    a: Any,
+    fill_value: ArrayLike,
+    dtype: DTypeLike = None,
+    shape: Any = None,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """An array of the shape and dtype of another one, unless given, all `fill_value`.
 
     >>> full_like(ones(2), 3)
     Array([3., 3.], dtype=float32)
     """
-    return _alike("full_like", a, fill_value, dtype, shape)
+    return _alike("full_like", a, fill_value, dtype, shape, device)
 
 
 def _constants(function: str, shape: Any, dtype: DTypeLike, value: int) -> Array:
@@ -291,19 +391,40 @@ def _filled(
     return broadcast(filling if wanted is None else cast(filling, wanted, weak), shape)
 
 
-def _alike(function: str, a: Any, value: Any, dtype: DTypeLike, shape: Any) -> Array:
+def _alike(
+    function: str,
+    a: Any,
+    value: Any,
+    dtype: DTypeLike,
+    shape: Any,
+    device: Device | None,
+) -> Array:
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = as_array(function, a)
     weak = dtype is None and getattr(a, "weak_type", False)
     sizes = tuple(a.shape) if shape is None else shape_tuple(function, shape)
-    return _filled(function, sizes, value, a.dtype if dtype is None else dtype, weak)
+    wanted = a.dtype if dtype is None else dtype
+    if device is not None:
+        make = functools.partial(_filled, function, sizes, value, wanted, weak)
+        return made_on(device, function, make)
+    placement = a.placement if isinstance(a, ConcreteArray) else None
+    if placement is None or not placement.committed or tracing():
+        return _filled(function, sizes, value, wanted, weak)
+    with defaulting(placement.device):
+        found: Any = _filled(function, sizes, value, wanted, weak)
+    return made_at(found, placement)
 
 
 # ---------------------------------------------------------------- counted
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike = None
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: DTypeLike = None,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """Evenly spaced values in [start, stop), as Python's range; the bounds are known.
 
@@ -312,6 +433,8 @@ def arange(
     >>> arange(2, 8, 2)
     Array([2, 4, 6], dtype=int32)
     """
+    if device is not None:
+        return made_on(device, "arange", lambda: arange(start, stop, step, dtype))
     bounds = [x for x in (start, stop, step) if x is not None]
     if dtype is None:
         pairs = [pair(as_array("arange", x, i)) for i, x in enumerate(bounds)]
@@ -322,7 +445,7 @@ def arange(
     if stop is None:
         values = [0, values[0], *values[1:]]
     if not dtypes.is_integer(found):
-        return making.from_numpy(np.arange(*values).astype(found))
+        return beside(np.arange(*values).astype(found))
     first, last, stride = [*values, 1][:3]
     size = max(0, -int((first - last) // stride))
     counted = iota(shape=(size,), dtype=found, axis=0)

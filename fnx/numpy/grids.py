@@ -14,7 +14,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.core.trace import constant
-from fnx.numpy.creation import arange, astype, full
+from fnx.numpy.creation import arange, astype, full, made_on
 from fnx.numpy.operands import (
     ArrayLike,
     DTypeLike,
@@ -38,7 +38,8 @@ from fnx.ops.shape import (
     permute,
     reshape,
 )
-from fnx.runtime.array import from_numpy
+from fnx.runtime.device import Device
+from fnx.runtime.device_array import beside
 
 # ---------------------------------------------------------------- evenly spaced
 
@@ -51,6 +52,8 @@ def linspace(
     retstep: bool = False,
     dtype: DTypeLike = None,
     axis: int = 0,
+    *,
+    device: Device | None = None,
 ) -> Any:
     """`num` evenly spaced values from `start` to `stop`, along a new axis.
 
@@ -60,6 +63,12 @@ def linspace(
     >>> linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
+    if device is not None:
+        bounds = start, stop, num, endpoint
+        values = made_on(
+            device, "linspace", lambda: linspace(*bounds, False, dtype, axis)
+        )
+        return (values, linspace(*bounds, True, dtype)[1]) if retstep else values
     num = num.__index__()
     if num < 0:
         raise errors.OptionError(f"linspace: num={num} is negative")
@@ -266,13 +275,22 @@ def _matrices(function: str, m: ArrayLike) -> Array:
     return x
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
+def eye(
+    N: int,
+    M: int | None = None,
+    k: int = 0,
+    dtype: DTypeLike = None,
+    *,
+    device: Device | None = None,
+) -> Array:
     """Ones on the k-th diagonal of an N by M array, zeros elsewhere.
 
     >>> eye(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    if device is not None:
+        return made_on(device, "eye", lambda: eye(N, M, k, dtype))
     shape = shape_tuple("eye", (N, N if M is None else M))
     wanted = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     return cast(eq(*_row_and_column(shape, k)), wanted)
@@ -353,4 +371,4 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 def _index_arrays(found: tuple[Any, Any]) -> tuple[Array, Array]:
     dtype = dtypes.default_int()
-    return from_numpy(found[0].astype(dtype)), from_numpy(found[1].astype(dtype))
+    return beside(found[0].astype(dtype)), beside(found[1].astype(dtype))

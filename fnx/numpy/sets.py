@@ -31,6 +31,7 @@ from fnx.numpy.taking import take
 from fnx.numpy.ufuncs import equal
 from fnx.numpy.updating import At
 from fnx.runtime.array import from_numpy
+from fnx.runtime.device_array import beside
 
 s_ = np.s_
 index_exp = np.index_exp
@@ -42,7 +43,7 @@ def _set_function(name: str, summary: str, example: str) -> Any:
 
     def compute(ar1: ArrayLike, ar2: ArrayLike) -> Array:
         sides = [_known(name, x, i) for i, x in enumerate((ar1, ar2))]
-        return from_numpy(np.array(function(*sides)))
+        return beside(np.array(function(*sides)), ar1, ar2)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = (
@@ -76,7 +77,7 @@ def _window(name: str, summary: str) -> Any:
     function = getattr(np, name)
 
     def make(M: int, *shape: float) -> Array:
-        return from_numpy(function(M, *shape).astype(dtypes.default_float()))
+        return beside(function(M, *shape).astype(dtypes.default_float()))
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"The {summary} window of M points."

@@ -2,7 +2,7 @@
 
 Receives NumPy arrays that nobody else writes to, and keeps them read-only and
 C-contiguous, so that NumPy views and native kernels read them without a copy.
-Next on the walk: `eager.py`.
+Next on the walk: `device_array.py`, for other memory, and `eager.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from fnx import errors
 from fnx.core.array import Array
 from fnx.core.types import ArrayType
 from fnx.dtypes import as_dtype
+from fnx.runtime.device import CPU, Device, Placement, placed
 
 
 class ConcreteArray(Array):
-    """An array with a value. Made by `wrap`, `fnx.numpy.array` and every operation."""
+    """An array with a value. Made by `wrap`, `fnx.numpy.array` and every operation.
+
+    `placement` is where it is, `None` for arrays on the CPU that nobody put there.
+    """
 
     __slots__ = ("__weakref__", "_data", "type")
+
+    placement: Placement | None = None
 
     def __init__(self, data: np.ndarray[Any, Any], type: ArrayType) -> None:
         self._data = data
@@ -34,9 +40,27 @@ class ConcreteArray(Array):
         """Itself: the value is there."""
         return self
 
+    @property
+    def device(self) -> Device:
+        """Where it is."""
+        return CPU if self.placement is None else self.placement.device
+
+    @property
+    def committed(self) -> bool:
+        """Whether programs must run where it is: it was put there."""
+        return self.placement is not None and self.placement.committed
+
+    def devices(self) -> set[Device]:
+        """The one device that it is on, as a set."""
+        return {self.device}
+
     def block_until_ready(self) -> ConcreteArray:
         """Itself: operations on the CPU have ended when they return."""
         return self
+
+    def is_ready(self) -> bool:
+        """Whether the value is there, so that nobody has to wait for it."""
+        return True
 
     def delete(self) -> None:
         """Gives the memory back; the array cannot be used any more."""
@@ -60,11 +84,11 @@ class ConcreteArray(Array):
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.type.weak else ""
-        text = np.array2string(self._data, separator=", ", prefix="Array(")
+        text = np.array2string(self._numpy(), separator=", ", prefix="Array(")
         return f"Array({text}, dtype={self.type.dtype.name}{weak})"
 
     def __str__(self) -> str:
-        return str(self._data)
+        return str(self._numpy())
 
     def __copy__(self) -> ConcreteArray:
         return self
@@ -73,7 +97,35 @@ class ConcreteArray(Array):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (np.array(self._data), self.type)
+        return _restore, (np.array(self._numpy()), self.type)
+
+
+class CommittedArray(ConcreteArray):
+    """An array that was put on the CPU where there are other devices.
+
+    Native calls do not know it, so that what is done with it goes through Python.
+    """
+
+    __slots__ = ()
+
+    placement = placed(CPU, True)
+
+
+def committed(array: ConcreteArray) -> ConcreteArray:
+    """The array in host memory as one that was put there."""
+    return CommittedArray(array._numpy(), array.type)
+
+
+def deleted(type: ArrayType) -> Exception:
+    """The error for the use of an array whose memory has been given back."""
+    return errors.ArgumentError(
+        errors.explain(
+            f"an array of type {type} was used after it had been deleted",
+            "its memory was donated to a jitted function (donate_argnums), or "
+            "x.delete() was called",
+            "do not use it afterwards, or do not donate it",
+        )
+    )
 
 
 class DeletedArray(ConcreteArray):
@@ -82,14 +134,7 @@ class DeletedArray(ConcreteArray):
     __slots__ = ()
 
     def _numpy(self) -> np.ndarray[Any, Any]:
-        raise errors.ArgumentError(
-            errors.explain(
-                f"an array of type {self.type} was used after it had been deleted",
-                "its memory was donated to a jitted function (donate_argnums), or "
-                "x.delete() was called",
-                "do not use it afterwards, or do not donate it",
-            )
-        )
+        raise deleted(self.type)
 
     def __repr__(self) -> str:
         return f"Array(deleted, {self.type})"

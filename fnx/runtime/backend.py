@@ -1,12 +1,14 @@
 """What a backend is, and which one runs a program.
 
-A backend receives a `Plan` and gives a callable over NumPy arrays. Backends live above
-this layer: `fnx` says in which modules they are, and the first program that is compiled
-loads them, and the compiler. Next on the walk: `fnx.cpu`.
+A backend receives a `Plan` and gives a callable: over NumPy arrays, or, where memory is
+that of devices (`DeviceBackend`), over `Buffer`s. Backends live above this layer: `fnx`
+says in which modules they are, and the first program that is compiled loads them, and
+the compiler. Next on the walk: `device.py`, `fnx.cpu`, `fnx_cuda`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -17,7 +19,7 @@ import numpy as np
 from fnx.records import record
 
 if TYPE_CHECKING:
-    from fnx.runtime.plan import Output, Plan
+    from fnx.runtime.plan import Output, Plan, Products
 
 
 @record
@@ -181,11 +183,16 @@ class NativeProgram(Protocol):
         ...
 
 
-class Backend(Protocol):
-    """Turns plans into native code.
+class Compiler(Protocol):
+    """What all backends have: it turns plans into code.
 
     Every method raises `ImportError` if the machine lacks the means.
     """
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What `as_text` can show of a plan: "llvm", "cuda", "asm"."""
+        ...
 
     def machine(self) -> str:
         """Of what machine the compiled code is: code of another one cannot run here."""
@@ -195,28 +202,221 @@ class Backend(Protocol):
         """The plan compiled, as data that another process can load."""
         ...
 
+    def as_text(self, plan: Plan, stage: str) -> str:
+        """What is printed for the machine, at one of the `stages`."""
+        ...
+
+
+class Backend(Compiler, Protocol):
+    """Turns plans into native code over NumPy arrays."""
+
     def load(self, compiled: Any) -> NativeProgram:
         """The plan as one native call."""
         ...
 
-    def as_text(self, plan: Plan, stage: str) -> str:
-        """What is printed for the machine: "llvm" or "asm"."""
+
+# ---------------------------------------------------------------- devices
+
+
+class Buffer(Protocol):
+    """The memory of one array on a device: C-contiguous, of a type known elsewhere.
+
+    It is given back when nobody holds the object any more, in the order of the
+    device's work, so that what was started before may still read it.
+    """
+
+    @property
+    def pointer(self) -> int:
+        """The address on the device; 0 if there are no bytes."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the array has."""
+        ...
+
+    @property
+    def device(self) -> int:
+        """The number of the device."""
+        ...
+
+
+class DeviceProgram(Protocol):
+    """A plan that is loaded for devices; `outputs` say how its results are gathered."""
+
+    outputs: tuple[Output, ...]
+
+    def __call__(
+        self, inputs: Sequence[Buffer], device: int, donated: Sequence[int] = ()
+    ) -> Sequence[Buffer]:
+        """Starts the program on a device; gives the plan's output buffers.
+
+        All inputs are on that device. The program may write into the inputs of the
+        numbers `donated`, and make outputs of their memory: nobody else reads them any
+        more. Functions on the host that it calls have been called when it returns. What
+        goes wrong in them, or before anything runs, raises here (`DeviceError`,
+        `DeviceMemoryError`), and what goes wrong later when a result is waited for.
+        """
+        ...
+
+
+@record
+class Found:
+    """The devices of a platform, or why it has none.
+
+    `kinds` has what each device is called ("NVIDIA H200"). If there are none, `reason`
+    says why not and `fix` what to do about it; `unusable` says that there is hardware
+    that should work and does not, of which the user hears without asking.
+    """
+
+    kinds: tuple[str, ...]
+    reason: str = ""
+    fix: str = ""
+    unusable: bool = False
+
+
+@record
+class Finding:
+    """A line of `fnx.doctor()`: what was looked at, what was found, what to do."""
+
+    what: str
+    found: str
+    fix: str = ""
+
+
+class DeviceBackend(Compiler, Protocol):
+    """Runs plans on devices that have memory of their own.
+
+    Devices are numbers from 0. Work on one device is in order: what is started first
+    is, for whatever is started later, as if it had ended. Nothing but `get`, `wait` and
+    `taken` waits for a device. Memory that cannot be had is `errors.DeviceMemoryError`,
+    whatever else goes wrong on a device `errors.DeviceError`.
+    """
+
+    def found(self) -> Found:
+        """The devices that there are; it does not raise."""
+        ...
+
+    def findings(self) -> Sequence[Finding]:
+        """What `fnx.doctor()` shows of this platform; it does not raise."""
+        ...
+
+    @property
+    def schedule(self) -> Any:
+        """How kernels are scheduled: the option `schedule` of `plan_program`."""
+        ...
+
+    @property
+    def products(self) -> Products:
+        """Its matrix products: the option `products` of `plan_program`."""
+        ...
+
+    def load(self, compiled: Any) -> DeviceProgram:
+        """The plan as one call, on any device."""
+        ...
+
+    def put(self, data: np.ndarray[Any, Any], device: int) -> Buffer:
+        """Memory with a copy of a contiguous array, which nobody changes afterwards."""
+        ...
+
+    def get(
+        self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> np.ndarray[Any, Any]:
+        """A new NumPy array with a copy of the memory; waits for it.
+
+        Raises what has gone wrong in a run that made it.
+        """
+        ...
+
+    def wait(self, buffer: Buffer) -> None:
+        """Waits until the memory has its values; raises as `get` does."""
+        ...
+
+    def is_ready(self, buffer: Buffer) -> bool:
+        """Whether `wait` would not wait."""
+        ...
+
+    def moved(self, buffer: Buffer, device: int) -> Buffer:
+        """A copy of the memory on another device of the platform, or on the same."""
+        ...
+
+    def taken(self, source: Any) -> tuple[Buffer, tuple[int, ...], np.dtype[Any]]:
+        """The memory of an array of another library, its shape and dtype.
+
+        `source` has `__cuda_array_interface__` or `__dlpack__`. The buffer keeps it
+        alive, and is a copy only if its elements do not lie one after another.
+        """
+        ...
+
+    def view(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array of the platform's own library on the memory (CuPy's), no copy.
+
+        It has `__dlpack__`, and keeps the buffer alive. What its library runs on its
+        own stream comes after the work that has been started.
+        """
+        ...
+
+    def stream(self, device: int) -> int:
+        """The handle of the stream that a device's work is on."""
+        ...
+
+    def memory_stats(self, device: int) -> Mapping[str, int]:
+        """Bytes: "bytes_in_use", "peak_bytes_in_use", "bytes_limit" and others."""
         ...
 
 
 # The module of each backend, which is its `BACKEND`; "calls" is that of native calls.
 _modules: dict[str, str] = {}
 
+# The platform ("gpu") of each backend that has devices.
+_platforms: dict[str, str] = {}
 
-def offer(name: str, module: str) -> None:
-    """Says in which module the backend of that name is."""
+
+def offer(name: str, module: str, platform: str = "", finding: str = "") -> None:
+    """Says in which module the backend of that name is.
+
+    One for a `platform` is a `DeviceBackend`. Whether to load that at all, which may
+    take long, is said by the function `glance` of the module `finding`, if there is
+    one: `None`, or why there are no devices.
+    """
     _modules[name] = module
+    if platform:
+        _platforms[name] = platform
+    if finding:
+        _modules[f"{name}.finding"] = finding
+
+
+def device_platforms() -> dict[str, str]:
+    """The platform of each backend that has devices, in the order of the offers."""
+    return dict(_platforms)
 
 
 def backend(name: str = "cpu") -> Backend:
     """The backend of that name, loaded when it is first asked for."""
-    found: Backend = importlib.import_module(_modules[name]).BACKEND
+    found: Backend = _loaded(_modules[name]).BACKEND
     return found
+
+
+def device_backend(name: str) -> DeviceBackend:
+    """The backend of a platform with devices, loaded when it is first asked for."""
+    found: DeviceBackend = _loaded(_modules[name]).BACKEND
+    return found
+
+
+@functools.cache
+def _loaded(module: str) -> Any:
+    """A module with a backend; programs on devices ask at every call."""
+    return importlib.import_module(module)
+
+
+def found_devices(name: str) -> Found:
+    """What there is of a platform's devices; `ImportError` without its backend."""
+    finding = _modules.get(f"{name}.finding")
+    if finding is not None:
+        seen: Found | None = importlib.import_module(finding).glance()
+        if seen is not None:
+            return seen
+    return device_backend(name).found()
 
 
 def native_calls(site: CallSite) -> NativeCalls | None:

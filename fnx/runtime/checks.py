@@ -1,7 +1,7 @@
 """What runs inside of `fnx.debug.checks` is looked at, and raises.
 
 Receives a program that has run, with the arrays that it ran on; runs it again with its
-checks as outputs (`fnx/control/checking.py`). Next on the walk: `compiling.py`.
+checks as outputs (`fnx/control/findings.py`). Next on the walk: `compiling.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
-from fnx.control.checking import Checked, Kinds, check_program
+from fnx.control.findings import Checked, Kinds, check_program
 from fnx.core import hooks
 from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
@@ -40,7 +40,10 @@ def checks_on(kinds: Kinds) -> Iterator[None]:
 def look_at_program(
     asker: str, program: Program, arrays: Sequence[ConcreteArray]
 ) -> None:
-    """Raises `CheckError` for what went wrong first in a program."""
+    """Raises `CheckError` for what went wrong first in a program.
+
+    The checks run on the CPU, wherever the program ran.
+    """
     checked = check_program(program, checked_kinds.get())
     if checked.sites:
         results = executable_for(_checks_alone(checked)).run(arrays)

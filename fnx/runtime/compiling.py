@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
 import warnings
 from functools import cache, lru_cache
 from pathlib import Path
@@ -19,12 +20,19 @@ from typing import Any
 import numpy as np
 
 from fnx import cache as disk
+from fnx import errors
 from fnx.compiler.pipeline import plan_program
 from fnx.config import config
 from fnx.core.digest import program_digest
 from fnx.core.program import Program
 from fnx.kernel.printer import kernel_text
-from fnx.runtime.backend import Backend, NativeProgram, backend
+from fnx.runtime.backend import (
+    Compiler,
+    DeviceProgram,
+    NativeProgram,
+    backend,
+    device_backend,
+)
 from fnx.runtime.plan import Plan
 
 
@@ -33,29 +41,67 @@ def compiled(program: Program) -> tuple[NativeProgram | None, Plan | None]:
 
     Without LLVM there is neither, and one warning.
     """
-    cpu = backend("cpu")
     try:
-        key = _key(program, cpu)
-        found = None if key is None else _loaded(key, cpu)
-        if found is not None:
-            return found, None
-        plan = plan_program(program)
-        code = cpu.compile(plan)
-        if key is not None:
-            _keep(key, code)
-        return cpu.load(code), plan
+        return _loaded_or_made(program, "cpu", backend("cpu"))
     except ImportError as error:
         _warn_once(str(error))
         return None, None
 
 
-def stage_text(plan: Plan, stage: str) -> str:
-    """A plan at a stage: "plan", "kernel", "llvm" or "asm"."""
+def compiled_for(program: Program, name: str) -> tuple[DeviceProgram, Plan | None]:
+    """A program loaded for the devices of a backend, and its plan, as `compiled`.
+
+    Raises `DeviceError` where the means are missing.
+    """
+    try:
+        return _loaded_or_made(program, name, device_backend(name))
+    except ImportError as error:
+        raise errors.DeviceError(
+            errors.explain(
+                f"a program cannot be compiled for {name}",
+                f"{error}",
+                "fnx.doctor() shows what is missing",
+            )
+        ) from error
+
+
+def _loaded_or_made(program: Program, name: str, target: Any) -> Any:
+    key = _key(program, name, target)
+    found = None if key is None else _loaded(key, target)
+    if found is not None:
+        return found, None
+    plan = plan_for(program, name)
+    code = target.compile(plan)
+    if key is not None:
+        _keep(key, code)
+    return target.load(code), plan
+
+
+def plan_for(program: Program, name: str) -> Plan:
+    """The plan of a program for a backend, which may have kernels of its own kind."""
+    if name == "cpu":
+        return plan_program(program)
+    target = device_backend(name)
+    return plan_program(program, target.schedule, target.products)
+
+
+def stage_text(plan: Plan, stage: str, name: str) -> str:
+    """A plan at a stage: "plan", "kernel", or what the backend prints."""
     if stage == "plan":
         return str(plan)
     if stage == "kernel":
         return "\n\n".join(map(kernel_text, plan.kernels))
-    return backend("cpu").as_text(plan, stage)
+    target: Compiler = backend("cpu") if name == "cpu" else device_backend(name)
+    return target.as_text(plan, stage)
+
+
+def stages_of(name: str) -> tuple[str, ...]:
+    """What a backend prints; nothing if it is not there."""
+    try:
+        target: Compiler = backend("cpu") if name == "cpu" else device_backend(name)
+    except ImportError:
+        return ()
+    return target.stages
 
 
 @lru_cache(maxsize=1)
@@ -71,37 +117,44 @@ def _warn_once(reason: str) -> None:
 # ---------------------------------------------------------------- on disk
 
 
-def _key(program: Program, cpu: Backend) -> str | None:
+def _key(program: Program, name: str, target: Compiler) -> str | None:
     """Under what a program is kept; `None` for one that later processes cannot have."""
     digest = program_digest(program) if config.disk_cache else None
     if digest is None:
         return None
-    return disk.key(digest, cpu.machine(), _versions())
+    return disk.key(digest, name, target.machine(), _versions(type(target).__module__))
 
 
 @cache
-def _versions() -> str:
-    """What the code of a program depends on besides the program and the machine."""
-    states = map(_state, sorted(_SOURCES.rglob("*.py")))
-    return " ".join([f"numpy {np.__version__}", *states])
+def _versions(module: str) -> str:
+    """What the code of a program depends on besides the program and the machine.
+
+    `module` is that of the backend.
+    """
+    package = sys.modules[module.partition(".")[0]]
+    folders = {Path(__file__).parent.parent, *map(Path, package.__path__)}
+    # Of a version in development, files change and the number does not.
+    states = [_state(folder, path) for folder in folders for path in _sources(folder)]
+    return " ".join([f"numpy {np.__version__}", *sorted(states)])
 
 
-# Of a version in development, files change and the number does not.
-_SOURCES = Path(__file__).parent.parent
+def _sources(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.py"))
 
 
-def _state(path: Path) -> str:
+def _state(folder: Path, path: Path) -> str:
     status = os.stat(path)
-    return f"{path.relative_to(_SOURCES)} {status.st_size} {status.st_mtime_ns}"
+    file = path.relative_to(folder.parent)
+    return f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-def _loaded(key: str, cpu: Backend) -> NativeProgram | None:
+def _loaded(key: str, target: Any) -> Any:
     """The code that is kept under a key, if it is there and can be loaded."""
     if config.debug >= 2:  # whoever wants to see the compiler wants it to work
         return None
     content = disk.load(key)
     try:
-        return None if content is None else cpu.load(_Reader(content).load())
+        return None if content is None else target.load(_Reader(content).load())
     except Exception:  # whatever is wrong with it, it is compiled anew and replaced
         return None
 
@@ -121,7 +174,7 @@ class _Reader(pickle.Unpickler):
         super().__init__(io.BytesIO(content))
 
     def find_class(self, module: str, name: str) -> Any:
-        known = module.startswith("fnx.") or (module, name) in _NUMPY
+        known = module.startswith(("fnx.", "fnx_cuda.")) or (module, name) in _NUMPY
         if not known:
             raise pickle.UnpicklingError(f"{module}.{name}")
         return super().find_class(module, name)

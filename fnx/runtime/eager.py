@@ -2,7 +2,8 @@
 
 Receives what `core.trace.bind` was given outside of any trace. Most primitives run
 through their `reference` rule on NumPy, which is the fast way for one operation; those
-that hold programs go through the compiler. Next on the walk: `executable.py`.
+that hold programs go through the compiler, and so does everything on another device
+than the CPU (`placed.py`). Next on the walk: `executable.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fnx.core.trace import Tracer, leaked
 from fnx.core.types import ArrayType
 from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
+from fnx.runtime.device import default
 
 
 class _ErrorSettings:
@@ -64,9 +66,15 @@ def evaluate(
     primitive: Primitive, args: tuple[Any, ...], params: Mapping[str, Any]
 ) -> Any:
     """The result of one primitive as a concrete array, or a tuple of them."""
+    if hooks.busy and default() is not None:
+        return _placed(primitive, args, params)
     if primitive.compiled:
-        return run_compiled(primitive, [_concrete(arg) for arg in args], params)
-    arrays, types = [], []
+        operands = [_concrete(arg) for arg in args]
+        if any(x.placement is not None for x in operands):
+            return _placed(primitive, args, params)
+        return run_compiled(primitive, operands, params)
+    arrays: list[Any] = []
+    types: list[ArrayType] = []
     for arg in args:
         if arg.__class__ is ConcreteArray:
             arrays.append(arg._data)
@@ -74,6 +82,8 @@ def evaluate(
             arrays.append(arg.value)
         else:
             arg = _concrete(arg)
+            if arg.placement is not None:
+                return _placed(primitive, args, params)
             arrays.append(arg._numpy())
         types.append(arg.type)
     out = _inferred(primitive, tuple(types), params)
@@ -84,22 +94,34 @@ def evaluate(
     finally:
         _errors.reset(token)
     if hooks.busy and watching():
-        _check(primitive, arrays, values)
+        check_values(primitive, arrays, values)
     if hooks.busy and checked_kinds.get():
-        _look(primitive, arrays, params)
+        look(primitive, arrays, params)
     if primitive.multiple:
         return tuple([making.wrap(*pair) for pair in zip(values, out, strict=True)])
     return making.wrap(values, out)
 
 
-def _check(primitive: Primitive, arrays: list[Any], values: Any) -> None:
+def _placed(
+    primitive: Primitive, args: tuple[Any, ...], params: Mapping[str, Any]
+) -> Any:
+    # lazy: few have other devices
+    from fnx.runtime.placed import evaluate_placed  # lazy: see above
+
+    operands = [arg if arg.__class__ is Literal else _concrete(arg) for arg in args]
+    return evaluate_placed(primitive, operands, params)
+
+
+def check_values(primitive: Primitive, arrays: list[Any], values: Any) -> None:
+    """Raises for NaNs that an operation has made."""
     # lazy: few look for NaNs
     from fnx.runtime.nonfinite import check_primitive  # lazy: see above
 
     check_primitive(primitive, arrays, values)
 
 
-def _look(primitive: Primitive, arrays: list[Any], params: Mapping[str, Any]) -> None:
+def look(primitive: Primitive, arrays: list[Any], params: Mapping[str, Any]) -> None:
+    """Raises for what goes wrong in an operation."""
     # lazy: few look for what goes wrong
     from fnx.runtime.checks import look_at_primitive  # lazy: see above
 

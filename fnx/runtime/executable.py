@@ -1,7 +1,9 @@
 """Executable: a program that is ready to run, cached by the program's structure.
 
-Receives a `Program`, which is compiled or found on disk. On a platform without LLVM the
-reference rules run it, after one warning. Next on the walk: `compiling.py`.
+Receives a `Program` and which backend is to run it; it is compiled or found on disk. On
+a platform without LLVM the reference rules run it, after one warning. What runs on
+another device is started and not waited for. Next on the walk: `placed.py`,
+`compiling.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ from fnx.core.primitive import Primitive
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
+from fnx.core.types import ArrayType
 from fnx.runtime import eager
-from fnx.runtime.array import ConcreteArray, wrap
-from fnx.runtime.backend import CallForm, CallPath, NativeProgram
+from fnx.runtime.array import ConcreteArray, committed, wrap
+from fnx.runtime.backend import CallForm, CallPath, device_platforms
+from fnx.runtime.device import Placement
 
 if TYPE_CHECKING:
     from fnx.runtime.plan import Cost, Output, Plan
 
+# The stages of a program on the CPU; the last are what its backend prints.
 STAGES = ("program", "plan", "kernel", "llvm", "asm")
+_ALL = STAGES[:3]
 
 
 # Whether compiling is an error here; `fnx.no_recompile` sets it.
@@ -37,16 +43,17 @@ compiling_forbidden: ContextVar[bool] = ContextVar("fnx_no_recompile", default=F
 
 
 class Executable:
-    """Runs a program on concrete arrays.
+    """Runs a program on concrete arrays, on the CPU.
 
     `native` is `None` where the program runs by its reference rules.
     """
 
     __slots__ = ("_plan", "compile_seconds", "native", "program")
 
-    def __init__(
-        self, program: Program, native: NativeProgram | None, plan: Plan | None
-    ) -> None:
+    native: Any
+    backend = "cpu"
+
+    def __init__(self, program: Program, native: Any, plan: Plan | None) -> None:
         self.program = program
         self.native = native
         self._plan = plan
@@ -56,7 +63,7 @@ class Executable:
     def plan(self) -> Plan:
         """The plan of the native code, made again if the code was found on disk."""
         if self._plan is None:
-            self._plan = _compiling().plan_program(self.program)
+            self._plan = _compiling().plan_for(self.program, self.backend)
         return self._plan
 
     def run(self, arrays: Sequence[ConcreteArray]) -> tuple[ConcreteArray, ...]:
@@ -68,6 +75,23 @@ class Executable:
         buffers = self.native([x._numpy() for x in arrays])
         return tuple([_output(o, arrays, buffers) for o in self.native.outputs])
 
+    def run_at(
+        self,
+        arrays: Sequence[ConcreteArray],
+        placement: Placement,
+        what: str,
+        donated: Sequence[bool] = (),
+    ) -> tuple[ConcreteArray, ...]:
+        """The outputs, on a device of the backend.
+
+        `what` is what an error of the run says that ran; the memory of arrays that are
+        `donated` may be used for the outputs.
+        """
+        results = self.run(arrays)
+        return (
+            tuple([committed(x) for x in results]) if placement.committed else results
+        )
+
     def call_path(self, form: CallForm) -> CallPath | None:
         """A call path in machine code, if there can be one for this form of call."""
         return None if self.native is None else self.native.call_path(form)
@@ -76,7 +100,7 @@ class Executable:
         """The plan with the scopes of an equal program, which may be of other lines."""
         if program.lines == self.program.lines:
             return self.plan
-        plan: Plan = _compiling().plan_program(program)
+        plan: Plan = _compiling().plan_for(program, self.backend)
         return plan
 
     def cost(self) -> Cost:
@@ -86,25 +110,40 @@ class Executable:
 
         return plan_cost(self.plan)
 
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that `as_text` shows."""
+        if self.native is None:
+            return _ALL[:1]
+        return (*_ALL, *_compiling().stages_of(self.backend))
+
     def as_text(self, stage: str, program: Program | None = None) -> str:
-        """The program at a stage: "program", "plan", "kernel", "llvm" or "asm".
+        """The program at a stage: "program", "plan", "kernel", or what is printed.
 
         `program` is an equal one whose lines are to be shown.
         """
-        if stage not in STAGES:
-            raise errors.OptionError(
-                f"as_text(stage={stage!r}): the stages are {', '.join(STAGES)}"
-            )
         if stage == "program":
             return str(self.program)
-        if self.native is None:
-            raise errors.OptionError(
-                f"as_text(stage={stage!r}): this program runs by its reference rules, "
-                "without a compiler; only the stage 'program' exists"
-            )
-        plan = self.plan if program is None else self.plan_of(program)
-        text: str = _compiling().stage_text(plan, stage)
+        name = self._printer(stage)
+        if name != self.backend:
+            plan = _compiling().plan_for(program or self.program, name)
+        else:
+            plan = self.plan if program is None else self.plan_of(program)
+        text: str = _compiling().stage_text(plan, stage, name)
         return text
+
+    def _printer(self, stage: str) -> str:
+        """The backend that shows a stage: this one if it can, else another."""
+        stages = self.stages
+        if stage in stages:
+            return self.backend
+        for name in device_platforms() if self.native else ():
+            if stage in _compiling().stages_of(name):
+                return name
+        why = "" if self.native else "; this program runs without a compiler"
+        raise errors.OptionError(
+            f"as_text(stage={stage!r}): the stages are {', '.join(stages)}{why}"
+        )
 
 
 def _compiling() -> Any:
@@ -130,8 +169,8 @@ def _output(
 
 
 @cached_by_structure
-def executable_for(program: Program) -> Executable:
-    """The executable of a program; equal programs share one."""
+def executable_for(program: Program, backend: str = "cpu") -> Executable:
+    """The executable of a program on a backend; equal programs share one."""
     if compiling_forbidden.get():
         shown = ", ".join(map(str, program.input_types)) or "nothing"
         raise errors.RecompileError(
@@ -142,8 +181,16 @@ def executable_for(program: Program) -> Executable:
             )
         )
     start = time.perf_counter()
-    native, plan = _compiling().compiled(program)
-    executable = Executable(program, native, plan)
+    executable: Executable
+    if backend == "cpu":
+        native, plan = _compiling().compiled(program)
+        executable = Executable(program, native, plan)
+    else:
+        # lazy: few have other devices
+        from fnx.runtime.placed import DeviceExecutable  # lazy: see above
+
+        native, plan = _compiling().compiled_for(program, backend)
+        executable = DeviceExecutable(program, native, plan, backend)
     executable.compile_seconds = time.perf_counter() - start
     if config.debug >= 1 or config.log_compiles:
         what = "found on disk" if plan is None else f"compiled {len(plan.steps)} steps"
@@ -151,23 +198,34 @@ def executable_for(program: Program) -> Executable:
     return executable
 
 
+def run_program(
+    program: Program,
+    arrays: Sequence[ConcreteArray],
+    placement: Placement | None,
+    what: str,
+) -> tuple[ConcreteArray, ...]:
+    """The outputs of a program at a place; `None` is the CPU, uncommitted."""
+    if placement is None:
+        return executable_for(program).run(arrays)
+    executable = executable_for(program, placement.device.backend)
+    return executable.run_at(arrays, placement, what)
+
+
 def run_compiled(
-    primitive: Primitive, arrays: Sequence[ConcreteArray], params: Mapping[str, Any]
+    primitive: Primitive,
+    arrays: Sequence[ConcreteArray],
+    params: Mapping[str, Any],
+    placement: Placement | None = None,
 ) -> Any:
     """Runs one primitive that holds programs, compiled as a one-equation program."""
-    types = primitive.infer(*[x.type for x in arrays], **params)
-    many = types if primitive.multiple else (types,)
-    inputs = tuple([Var(x.type) for x in arrays])
-    outputs = tuple([Var(type) for type in many])
-    eqn = Eqn(primitive, inputs, outputs, params, current_source())
-    program = Program(inputs, (eqn,), outputs)
-    results = executable_for(program).run(arrays)
+    program = single(primitive, [x.type for x in arrays], params)
+    results = run_program(program, arrays, placement, primitive.name)
     if hooks.busy and watching():
         # lazy: few look for NaNs
         from fnx.runtime.nonfinite import check_program  # lazy: see above
 
-        names = [f"operand {number}" for number in range(len(inputs))]
-        ends = [f"result {number}" for number in range(len(outputs))]
+        names = [f"operand {number}" for number in range(len(arrays))]
+        ends = [f"result {number}" for number in range(len(results))]
         check_program(primitive.name, program, arrays, results, names, ends)
     if hooks.busy and eager.checked_kinds.get():
         # lazy: few look for what goes wrong
@@ -175,6 +233,17 @@ def run_compiled(
 
         look_at_program(primitive.name, program, arrays)
     return results if primitive.multiple else results[0]
+
+
+def single(
+    primitive: Primitive, given: Sequence[ArrayType], params: Mapping[str, Any]
+) -> Program:
+    """A program of one equation."""
+    types = primitive.infer(*given, **params)
+    inputs = tuple([Var(type) for type in given])
+    outputs = tuple([Var(t) for t in (types if primitive.multiple else (types,))])
+    eqn = Eqn(primitive, inputs, outputs, params, current_source())
+    return Program(inputs, (eqn,), outputs)
 
 
 eager.run_compiled = run_compiled

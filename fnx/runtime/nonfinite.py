@@ -1,15 +1,15 @@
 """Where a NaN comes from: `fnx.config.debug_nans` and `debug_infs`.
 
-Receives a program, what it was given, and results with a NaN in them. The program runs
-again by its reference rules, and one walks back from the NaN to the operation that made
-it from operands without one; where that operation holds a program, into the run of it
-(the round of a loop) that did. Gives the `NonFiniteError` that says all this.
-Next on the walk: `eager.py`.
+Receives a program, what it was given, and results with a NaN in them; until there are
+such, programs run as always. Then this one runs again by its reference rules, and one
+walks back from the NaN to the operation that made it from operands without one; where
+that operation holds a program, into the run of it that did. Loops run compiled, up to
+the round that did, and only that runs by reference rules. Gives the `NonFiniteError`
+that says all this. Next on the walk: `eager.py`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +17,20 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.config import config
-from fnx.core.primitive import Primitive
+from fnx.control.findings import any_of
+from fnx.control.halting import halting_operands, halting_program
+from fnx.core.primitive import Looped, Primitive
 from fnx.core.program import Eqn, Literal, Program, Var, silent_program, sub_programs
-from fnx.core.reference import reference_values, value_of, watched
+from fnx.core.reference import outputs, value_of, watched
 from fnx.core.trace import current_source
 from fnx.errors import BACKWARD, DERIVATIVE, Source
+from fnx.ops.arithmetic import eq
+from fnx.ops.elementwise import abs as abs_
+from fnx.ops.elementwise import ne
+from fnx.ops.parts import imag, or_, real
+from fnx.ops.shape import scalar
 from fnx.records import record
+from fnx.runtime.array import wrap
 
 Arrays = Sequence[Any]
 
@@ -122,7 +130,7 @@ def _origin(
     held: tuple[tuple[Eqn, int | None], ...] = (),
 ) -> _Made | int | None:
     """What made the bad value of an output, or the number of the input it was in."""
-    env = reference_values(program, arrays)
+    env = _values(program, arrays)
     makers = {var: eqn for eqn in program.eqns for var in eqn.outputs}
     ends = program.outputs if output is None else program.outputs[output : output + 1]
     var = next((a for a in ends if isinstance(a, Var) and _bad_in(env, a)), None)
@@ -142,6 +150,52 @@ def _origin(
             return _Made(name, eqn.source, index, env[var], operands, held)
         var = cause
     return program.inputs.index(var)
+
+
+def _values(program: Program, arrays: Arrays) -> dict[Var, Any]:
+    """The value of every variable; loops are compiled, all else is by reference."""
+    env: dict[Var, Any] = dict(zip(program.inputs, arrays, strict=True))
+    with np.errstate(all="ignore"):
+        for eqn in program.eqns:
+            inputs = [value_of(env, atom) for atom in eqn.inputs]
+            if _loops(eqn):
+                results = _run(_alone(eqn), inputs)
+            else:
+                results = eqn.primitive.reference(*inputs, **eqn.params)
+            many = results if eqn.primitive.multiple else (results,)
+            env.update(zip(eqn.outputs, many, strict=True))
+    return env
+
+
+def _loops(eqn: Eqn) -> bool:
+    """Whether an equation is a loop, or holds one."""
+    return eqn.primitive.has("looped") or any(map(_has_loop, sub_programs(eqn)))
+
+
+def _has_loop(program: Program) -> bool:
+    return any(map(_loops, program.eqns))
+
+
+def _held_outputs(program: Program, arrays: Arrays) -> list[Any]:
+    """What a held program gives, compiled if there are loops in it."""
+    return (_run if _has_loop(program) else outputs)(program, arrays)
+
+
+def _alone(eqn: Eqn) -> Program:
+    """The program of one equation, which has a variable for each operand."""
+    inputs = tuple([Var(atom.type) for atom in eqn.inputs])
+    alone = Eqn(eqn.primitive, inputs, eqn.outputs, eqn.params, eqn.source)
+    return Program(inputs, (alone,), eqn.outputs)
+
+
+def _run(program: Program, arrays: Arrays) -> list[Any]:
+    """What a program gives for NumPy arrays."""
+    # lazy: executables are defined with what looks here
+    from fnx.runtime.executable import executable_for  # lazy: see above
+
+    pairs = zip(arrays, program.input_types, strict=True)
+    given = [wrap(np.asarray(x, type.dtype), type) for x, type in pairs]
+    return [np.asarray(x) for x in executable_for(program).run(given)]
 
 
 def _bad_in(env: dict[Var, Any], var: Var) -> bool:
@@ -166,25 +220,24 @@ def _inside(
     eqn: Eqn, inputs: Arrays, held: tuple[tuple[Eqn, int | None], ...]
 ) -> _Made | None:
     """What made it, in the first run of a held program that does."""
+    loop = eqn.primitive.looped(inputs, **eqn.params)
+    if loop is not None:
+        return _in_loop(eqn, loop, held)
     if not any(sub_programs(eqn)):
         return None
-    runs: Counter[int] = Counter()
     found: list[_Made] = []
 
     def seen(program: Program, arrays: Arrays, results: Arrays) -> None:
-        run = runs[id(program)]
-        runs[id(program)] += 1
         given = any(is_bad(x) is not None for x in arrays)
         if given or all(is_bad(x) is None for x in results):
             return
-        number = eqn.primitive.round_of(run, inputs, **eqn.params)
-        made = _origin(program, arrays, held=(*held, (eqn, number)))
+        made = _origin(program, arrays, held=(*held, (eqn, None)))
         if isinstance(made, _Made):
             found.append(made)
             raise _Found
 
     try:
-        with watched(seen), np.errstate(all="ignore"):
+        with watched(seen, _held_outputs), np.errstate(all="ignore"):
             eqn.primitive.reference(*inputs, **eqn.params)
     except _Found:
         return found[0]
@@ -192,7 +245,39 @@ def _inside(
 
 
 class _Found(Exception):
-    """Ends a loop that runs by its reference rule."""
+    """Ends an operation that runs by its reference rule."""
+
+
+def _in_loop(
+    eqn: Eqn, loop: Looped, held: tuple[tuple[Eqn, int | None], ...]
+) -> _Made | None:
+    """What made it, in the first round that does."""
+    if any(len(x) == 0 for x in loop.xs):
+        return None
+    count = np.int32(loop.count or 0)
+    found, number, *given = _run(
+        halting_program(loop, _has), halting_operands(loop, count)
+    )
+    if not found:
+        return None
+    made = _origin(loop.body, given, held=(*held, (eqn, int(number))))
+    return made if isinstance(made, _Made) else None
+
+
+def _has(values: Arrays) -> Any:
+    """Whether any of several traced arrays has what is looked for."""
+    found: Any = scalar(False, dtypes.bool_)
+    for x in values:
+        if not dtypes.is_inexact(x.type.dtype):
+            continue
+        if config.debug_nans:
+            found = or_(found, any_of(ne(x, x)))
+        if config.debug_infs:
+            parts = [real(x), imag(x)] if dtypes.is_complex(x.type.dtype) else [x]
+            for part in parts:
+                is_inf = eq(abs_(part), scalar(np.inf, part.type.dtype))
+                found = or_(found, any_of(is_inf))
+    return found
 
 
 # ---------------------------------------------------------------- the text

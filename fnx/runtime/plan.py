@@ -5,11 +5,13 @@ Next on the walk: `fnx.cpu`.
 """
 
 from fnx.compiler.cost import Cost, plan_cost
+from fnx.compiler.multiply import Products, is_small
 from fnx.compiler.places import Place
 from fnx.compiler.step import (
     BranchStep,
     Carry,
     CopyStep,
+    ForeignStep,
     HostStep,
     KernelStep,
     LoopStep,
@@ -22,6 +24,7 @@ from fnx.compiler.step import (
     all_steps,
     held_plans,
 )
+from fnx.core.foreign import Foreign, Native
 from fnx.core.layout import Matrices, Product
 from fnx.core.program import Literal
 
@@ -30,20 +33,25 @@ __all__ = [
     "Carry",
     "CopyStep",
     "Cost",
+    "Foreign",
+    "ForeignStep",
     "HostStep",
     "KernelStep",
     "Literal",
     "LoopStep",
     "MatmulStep",
     "Matrices",
+    "Native",
     "Output",
     "Place",
     "Plan",
     "Product",
+    "Products",
     "Rows",
     "Step",
     "Test",
     "all_steps",
     "held_plans",
+    "is_small",
     "plan_cost",
 ]

@@ -197,6 +197,129 @@ def test_derivatives_are_told_apart():
     ]
 
 
+def decay(c, i):
+    c = c * 0.99999
+    return fnp.where(i == 123_456, fnp.log(-c), c), None
+
+
+def test_a_long_loop_runs_compiled_to_the_round():
+    # by reference rules it would take half a minute
+    def run(x):
+        return lax.scan(decay, x, np.arange(200_000))[0]
+
+    lines = text(fnx.jit(run), 1.0).split("\n")
+    shown = "): return fnp.where(i == 123_456, fnp.log(-c), c), None"
+    assert lines[1] == f"  made by log, at {line(decay, 2, shown)}"
+    assert lines[2].startswith("  its output is nan, of -0.290")
+    assert lines[3].startswith("  in round 123456 of scan, at ")
+
+
+def test_a_loop_in_a_branch_in_a_loop_of_a_vmap():
+    def inner(x, n):
+        return lax.fori_loop(0, n, lambda i, x: fnp.sqrt(x - i), x)
+
+    def outer(x):
+        def body(c, n):
+            return lax.cond(n > 2, lambda: inner(c, n), lambda: c + 1), c
+
+        return lax.scan(body, x, np.arange(4))[0]
+
+    found = text(fnx.jit(fnx.vmap(outer)), np.array([900.0, -1.0])).split("\n")
+    # the second member: -1, 0, 1, 2, and then sqrt(sqrt(sqrt(2) - 1) - 2)
+    assert "made by sqrt" in found[1] and "fnp.sqrt(x - i)" in found[1]
+    assert found[2].startswith("  its output at index [1] is nan, of -1.3564")
+    assert found[3] == "  for member 1 of the mapped axis (vmap)"
+    rounds = [row.split(",")[0].split(" of ")[0].strip() for row in found[3:]]
+    assert [r for r in rounds if r.startswith("in round")] == [
+        "in round 2",
+        "in round 3",
+    ]
+
+
+def test_the_backward_pass_of_a_loop_says_its_own_round():
+    @fnx.custom_vjp
+    def f(x):
+        return x * 0.5
+
+    def backward(x, ct):
+        return (ct * fnp.sqrt(x - 0.3),)
+
+    f.defvjp(lambda x: (f(x), x), backward)
+
+    def loss(x):
+        return lax.scan(lambda x, _: (f(x), None), x, length=5)[0].sum()
+
+    # x is 4, 2, 1, 0.5, 0.25: the last round, which the backward pass takes first
+    found = text(fnx.jit(fnx.grad(loss)), np.array([4.0])).split("\n")
+    assert found[1] == (
+        f"  made by sqrt, at {line(backward, 1, ', backward')}"
+        "): return (ct * fnp.sqrt(x - 0.3),)"
+    )
+    assert found[3:] == [
+        "  it is part of the derivative of that line, in the backward pass",
+        f"  in round 4 of scan, at {line(loss, 1, ', backward')}"
+        "): return lax.scan(lambda x, _: (f(x), None), x, length=5)[0].sum()",
+    ]
+
+    def until(x):
+        def test(c):
+            return c[0] < 3
+
+        def body(c):
+            return c[0] + 1, f(c[1])
+
+        return lax.while_loop(test, body, (0, x))[1]
+
+    found = text(fnx.jit(fnx.grad(until)), 0.5).split("\n")
+    assert "in the backward pass" in found[3] and "in round 2 of scan" in found[4]
+
+
+def test_infinities_and_complex_numbers_in_loops():
+    def grow(z, n):
+        return z * n, z.real
+
+    values = np.array([1e200, 1e100, 1e50])
+    for start in (1.0, 1j, 1 + 1j):
+        found = text(
+            fnx.jit(lambda z: lax.scan(grow, z, values)[0]),
+            np.asarray(start),
+            infs=True,
+        )
+        assert "made by mul" in found and "in round 2 of scan" in found
+
+
+def test_a_nan_that_a_loop_was_given_is_not_made_there():
+    def scale(c, x):
+        return c * x, c
+
+    rows = np.array([1.0, np.nan, 2.0])
+    found = text(fnx.jit(lambda rows: lax.scan(scale, 1.0, rows)[0]), rows)
+    assert found.endswith("It is in rows at index [1] already.")
+    # nor is a constant that is looked at in some rounds alone
+    w = np.array([np.nan, 2.0])
+
+    def masked(c, i):
+        return c + fnp.where(i > 0, w[1], 0.0) * fnp.sqrt(1.0 - i), None
+
+    found = text(fnx.jit(lambda x: lax.scan(masked, x, np.arange(3.0))[0]), 1.0)
+    assert "made by sqrt" in found and "in round 2 of scan" in found
+    empty = fnx.jit(lambda x: lax.scan(masked, x, np.arange(0.0))[0] + fnp.sqrt(-x))
+    assert "made by sqrt" in text(empty, 1.0)
+
+
+def test_loops_with_effects_and_donated_arrays():
+    seen = []
+
+    def body(c, x):
+        fnx.debug.callback(lambda c: seen.append(float(c)), c)
+        return fnp.sqrt(c - x), c
+
+    f = fnx.jit(lambda c, rows: lax.scan(body, c, rows)[0], donate_argnums=1)
+    rows = fnp.asarray([0.0, 1.0, 4.0])
+    assert "in round 1 of scan" in text(f, np.asarray(0.25), rows)
+    assert len(seen) == 3  # what the program does besides is done once
+
+
 def test_constants():
     assert text(fnx.jit(lambda x: (x, fnp.log(-1.0))), 1.0) == (
         "jit of <lambda> gave NaN: the result[1].\n"
