@@ -1,0 +1,170 @@
+"""Where the places of a plan are while it runs, and what instructions say about them.
+
+Receives addresses, gives those of places; and of an instruction which places of the
+plan around it uses, how many nodes of a graph it is, and what people call it.
+Next on the walk: `run.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fnx.runtime.plan import LoopStep, Place, Plan
+from fnx_cuda.instructions import (
+    Body,
+    Branch,
+    Copy,
+    Host,
+    Instruction,
+    Launch,
+    Loop,
+    Product,
+)
+
+MOST_NODES = 4096
+"""A loop with so many launches, over all its rounds, is part of a graph at most."""
+
+
+class Frame:
+    """The addresses of a plan's inputs, its output buffers and its arena.
+
+    `work` is that of the work memory, which all the plans of a program share.
+    """
+
+    __slots__ = ("arena", "inputs", "outputs", "work")
+
+    def __init__(
+        self, inputs: Sequence[int], outputs: Sequence[int], arena: int, work: int
+    ) -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+        self.arena = arena
+        self.work = work
+
+    def at(self, place: Place) -> int:
+        """The address of a place."""
+        role = place.role
+        if role == "arena":
+            return self.arena + place.index
+        if role == "input":
+            return self.inputs[place.index]
+        if role == "output":
+            return self.outputs[place.index]
+        return self.work + place.index
+
+    def all(self, places: Sequence[Place]) -> list[int]:
+        """The addresses of places."""
+        return [self.at(place) for place in places]
+
+    def held(
+        self, plan: Plan, inputs: Sequence[int], targets: Sequence[int], scratch: Place
+    ) -> Frame:
+        """The frame of a plan that a branch or loop holds.
+
+        Its outputs go to `targets`; one that is an input is in its place already.
+        """
+        outputs = [0] * len(plan.buffers)
+        for output, target in zip(plan.outputs, targets, strict=True):
+            if output.role == "buffer":
+                outputs[output.index] = target
+        return Frame(inputs, outputs, self.at(scratch), self.work)
+
+
+def places(instruction: Instruction) -> Iterator[Place]:
+    """The places of the plan that an instruction reads or writes."""
+    match instruction:
+        case Launch(pointers=pointers):
+            yield from pointers
+        case Copy(out, source):
+            yield from (out, source)
+        case Host(step):
+            yield from [item for item in step.inputs if isinstance(item, Place)]
+            yield from step.outputs
+        case Product(step, launches):
+            yield from (step.out, step.x, step.y)
+            for launch in launches:
+                yield from launch.pointers
+        case Branch(step):
+            yield from (step.index, *step.inputs, *step.outputs, step.scratch)
+        case Loop(step):
+            yield from loop_places(step)
+
+
+def loop_places(step: LoopStep) -> Iterator[Place]:
+    """The places of the plan around it that a loop uses."""
+    yield from (*step.consts, step.scratch)
+    for carry in step.carry:
+        yield from (carry.start, carry.end)
+        if carry.spare is not None:
+            yield carry.spare
+    yield from [rows.place for rows in (*step.rows, *step.results)]
+    yield from [p for p in (step.count, step.counter) if p is not None]
+    if step.test is not None:
+        yield from (*step.test.consts, step.test.answer)
+
+
+def moving_places(instructions: Sequence[Instruction]) -> tuple[Place, ...]:
+    """The inputs and outputs that instructions use, whose addresses change."""
+    used = [place for item in instructions for place in places(item)]
+    moving = [place for place in used if place.role in ("input", "output")]
+    return tuple(dict.fromkeys(moving))
+
+
+def nodes(instruction: Instruction) -> int | None:
+    """How many nodes of a graph an instruction is; `None` if it cannot be in one."""
+    match instruction:
+        case Host() | Branch():
+            return None
+        case Product(launches=launches):
+            return max(len(launches), 1)
+        case Loop(step, body):
+            if step.test is not None or step.count is not None:
+                return None
+            of_round = body_nodes(body)
+            if of_round is None or step.length is None:
+                return None
+            count = step.length * of_round + len(step.carry)
+            return count if count <= MOST_NODES else None
+    return 1
+
+
+def body_nodes(body: Body) -> int | None:
+    """How many nodes all of a body is; `None` if not all of it can be in a graph."""
+    counts = [nodes(item) for item in body.instructions]
+    found = [count for count in counts if count is not None]
+    return sum(found) if len(found) == len(counts) else None
+
+
+def texts(body: Body) -> Iterator[str]:
+    """The translation units that a body launches kernels of."""
+    for instruction in body.instructions:
+        match instruction:
+            case Launch(text):
+                yield text
+            case Product(launches=launches):
+                yield from [launch.text for launch in launches]
+            case Branch(branches=branches):
+                for branch in branches:
+                    yield from texts(branch)
+            case Loop(body=inner, test=test):
+                yield from texts(inner)
+                if test is not None:
+                    yield from texts(test)
+
+
+def name(instruction: Instruction) -> str:
+    """What people call an instruction."""
+    match instruction:
+        case Launch(function=function):
+            return f"kernel {function!r}"
+        case Copy(nbytes=nbytes):
+            return f"a copy of {nbytes} bytes"
+        case Host(step):
+            return f"{step.primitive.name!r} on the host"
+        case Product(step):
+            p = step.product
+            return f"the product {p.stack}×{p.m}×{p.n}×{p.k} of {step.dtype}"
+        case Branch(branches=branches):
+            return f"one of {len(branches)} branches"
+        case Loop():
+            return "a loop"

@@ -1,0 +1,95 @@
+"""What a plan becomes for a GPU: launches, copies, products, and what Python drives.
+
+`lower.py` makes a `Body` of instructions from a plan, `run.py` runs it. All of it is
+data that can be kept on disk: addresses are `Place`s, kernels are texts of CUDA C.
+Next on the walk: `lower.py`.
+"""
+
+from __future__ import annotations
+
+from fnx.records import record
+from fnx.runtime.plan import BranchStep, HostStep, LoopStep, MatmulStep, Place
+
+
+@record
+class Launch:
+    """Runs a kernel: a function of one translation unit, by so many threads.
+
+    Its one parameter is a struct that begins with the addresses of `pointers` and goes
+    on with the bytes of `numbers`. `grid` counts blocks of `block` threads; `shared` is
+    dynamic shared memory in bytes. Places of the role "work" lie in memory of the
+    program's own, which launches use one after the other. All addresses have to be
+    multiples of `alignment`, and of the sizes of elements.
+    A kernel of the user's takes the addresses and numbers one by one if it is
+    `separate`, eight bytes each, and its blocks may have more axes than `block`.
+    """
+
+    text: str
+    function: str
+    grid: tuple[int, int, int]
+    block: int
+    shared: int
+    pointers: tuple[Place, ...]
+    numbers: bytes = b""
+    alignment: int = 16
+    separate: bool = False
+    block_axes: tuple[int, int] = (1, 1)
+
+
+@record
+class Copy:
+    """Copies bytes on the device."""
+
+    out: Place
+    source: Place
+    nbytes: int
+
+
+@record
+class Host:
+    """Runs a primitive's `reference` rule on the host, between copies."""
+
+    step: HostStep
+
+
+@record
+class Product:
+    """A stack of matrix products: by a library, or by launches of our own."""
+
+    step: MatmulStep
+    launches: tuple[Launch, ...]
+
+
+@record
+class Branch:
+    """Runs one of several bodies, by an index on the device."""
+
+    step: BranchStep
+    branches: tuple[Body, ...]
+
+
+@record
+class Loop:
+    """Runs a body round after round, as long as the step says or the test allows."""
+
+    step: LoopStep
+    body: Body
+    test: Body | None
+
+
+Instruction = Launch | Copy | Host | Product | Branch | Loop
+
+
+@record
+class Body:
+    """The instructions of a plan, in order.
+
+    The plan's places are those of its inputs, its outputs and its arena; `work` is how
+    many bytes the role "work" takes, in one region that a program has for itself and
+    for all the bodies inside. `scopes` are the names around what the instructions
+    compute, one for each, for people.
+    """
+
+    instructions: tuple[Instruction, ...]
+    work: int
+    scopes: tuple[str, ...] = ()

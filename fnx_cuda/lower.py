@@ -1,0 +1,158 @@
+"""Lowering: a plan's steps become instructions for a GPU.
+
+Kernels are printed as CUDA C, once each; their local buffers get places in the
+program's work memory. Receives a `Plan` whose kernels are scheduled by
+`fnx.kernel.grid`, gives a `Body`. Next on the walk: `modules.py`, then `run.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, Mapping
+
+from fnx.errors import InternalError
+from fnx.kernel.expr import Buffer
+from fnx.kernel.ir import Kernel, Sort
+from fnx.runtime.plan import (
+    BranchStep,
+    CopyStep,
+    ForeignStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    MatmulStep,
+    Place,
+    Plan,
+    Step,
+)
+from fnx_cuda.emit import Source, kernel_source
+from fnx_cuda.instructions import (
+    Body,
+    Branch,
+    Copy,
+    Host,
+    Instruction,
+    Launch,
+    Loop,
+    Product,
+)
+from fnx_cuda.ordering import sorted_keys
+from fnx_cuda.products import product_launches, product_work
+from fnx_cuda.routines import routine_launches
+from fnx_cuda.work import Work
+
+
+def lower(plan: Plan) -> Body:
+    """The instructions of a plan."""
+    return _Lowering().body(plan)
+
+
+class _Lowering:
+    """The kernels printed so far, and how much work memory they take."""
+
+    def __init__(self) -> None:
+        self.sources: dict[Hashable, Source] = {}
+        self.work = 0
+
+    def body(self, plan: Plan) -> Body:
+        """The instructions of a plan, and the work memory of all bodies so far."""
+        found: list[Instruction] = []
+        scopes: list[str] = []
+        names = plan.scopes or ("",) * len(plan.steps)
+        for step, name in zip(plan.steps, names, strict=True):
+            made = self.step(step)
+            found += made
+            scopes += [name] * len(made)
+        return Body(tuple(found), self.work, tuple(scopes))
+
+    def step(self, step: Step) -> list[Instruction]:
+        """The instructions of one step."""
+        match step:
+            case KernelStep(kernel, places):
+                return [*self.launches(kernel, places)]
+            case MatmulStep():
+                self.work = max(self.work, product_work(step))
+                return [Product(step, product_launches(step))]
+            case CopyStep(out, source, nbytes):
+                return [Copy(out, source, nbytes)] if nbytes else []
+            case HostStep():
+                return self.host(step)
+            case ForeignStep():
+                return [_foreign(step)]
+            case BranchStep():
+                bodies = tuple([self.body(plan) for plan in step.branches])
+                return [Branch(step, bodies)]
+            case LoopStep():
+                test = None if step.test is None else self.body(step.test.plan)
+                return [Loop(step, self.body(step.body), test)]
+        raise InternalError(f"no instruction for {step}")
+
+    def launches(self, kernel: Kernel, places: tuple[Place, ...]) -> list[Launch]:
+        """The launches of a kernel on buffers."""
+        source = self.sources.get(kernel.key)
+        if source is None:
+            source = self.sources[kernel.key] = kernel_source(kernel)
+        work = Work()
+        every = (*places, *[_local_place(buffer, work) for buffer in kernel.locals])
+        at = dict(zip((*kernel.buffers, *kernel.locals), every, strict=True))
+        functions = iter(source.functions)
+        found = list[Launch]()
+        for each in kernel.launches:
+            if isinstance(each, Sort):
+                found += _sorted(each, at, work)
+            else:
+                function = next(functions)
+                pointers = tuple([every[number] for number in function.buffers])
+                grid = function.blocks, 1, 1
+                found.append(
+                    Launch(
+                        source.text,
+                        function.name,
+                        grid,
+                        function.block,
+                        0,
+                        pointers,
+                        alignment=function.alignment,
+                    )
+                )
+        self.work = max(self.work, work.size)
+        return found
+
+    def host(self, step: HostStep) -> list[Instruction]:
+        """A routine that there is code for here, or else its rule on the host."""
+        work = Work()
+        launches = routine_launches(step, work)
+        self.work = max(self.work, work.size)
+        return [Host(step)] if launches is None else [*launches]
+
+
+def _foreign(step: ForeignStep) -> Instruction:
+    """A kernel of the user's; without CUDA C, what it does on the host."""
+    cuda, launch, host = step.code.cuda, step.launch, step.host
+    if cuda is None or launch is None:
+        return Host(host)
+    sizes = [size for type in host.input_types for size in type.shape]
+    block, *axes = launch.block
+    return Launch(
+        cuda.source,
+        cuda.name,
+        launch.grid,
+        block,
+        launch.shared,
+        tuple([x for x in (*host.inputs, *host.outputs) if isinstance(x, Place)]),
+        struct.pack(f"{len(sizes)}q", *sizes),
+        separate=True,
+        block_axes=(axes[0], axes[1]),
+    )
+
+
+def _sorted(sort: Sort, at: Mapping[Buffer, Place], work: Work) -> list[Launch]:
+    """The launches of a sort."""
+    keys, ends = sort.keys, (at[sort.ordered], at[sort.places])
+    return sorted_keys(at[keys], keys.dtype, keys.size, sort.bits, ends, work)
+
+
+def _local_place(buffer: Buffer, work: Work) -> Place:
+    """Where a kernel's own buffer is; one in registers is nowhere."""
+    in_memory = buffer.role == "local"
+    return work.place(buffer.size * buffer.dtype.itemsize if in_memory else 0)

@@ -1,0 +1,398 @@
+"""Matrix products of tiles: a block of threads computes a tile of the output.
+
+Receives a `Problem`, a tile and a number of splits of k; gives the kernel's text and
+the launch. Tiles of the operands go through shared memory, twice: while one is
+multiplied the next one is read. Each thread keeps a block of sums in registers. With
+splits, each block sums a part of k into memory of its own, and `split_sum` adds the
+parts up in order. Next on the walk: `products_tensor.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fnx.records import record
+from fnx.runtime.plan import Place
+from fnx_cuda.instructions import Launch
+from fnx_cuda.products_numbers import Numbers, numbers
+from fnx_cuda.products_problem import (
+    VECTOR,
+    Operand,
+    Parameters,
+    Problem,
+    place_parameters,
+)
+
+LANES = (4, 8)
+"""The rows and columns of threads of a warp."""
+
+
+@record
+class Tile:
+    """What a block of threads computes: rows and columns, and k at a time.
+
+    It has `warps_down` by `warps_across` warps. A multiprocessor that holds `together`
+    of them makes about `rate` multiply-adds in a cycle.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    warps_down: int
+    warps_across: int
+    rate: float
+    together: int
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return 32 * self.warps_down * self.warps_across
+
+
+TILES: dict[int, tuple[Tile, ...]] = {
+    4: (
+        Tile(128, 128, 8, 4, 2, 110, 2),
+        Tile(64, 64, 16, 2, 2, 85, 4),
+        Tile(32, 32, 16, 2, 1, 45, 8),
+    ),
+    8: (Tile(64, 64, 8, 2, 2, 50, 3), Tile(32, 32, 16, 2, 1, 30, 6)),
+    16: (Tile(32, 32, 8, 2, 1, 12, 4),),
+}
+"""The tiles for sums of so many bytes, the largest one first."""
+
+
+@record
+class Cut:
+    """How a problem is cut: a tile, and the splits of k, of so many elements."""
+
+    tile: Tile
+    splits: int
+    span: int
+
+
+def whole(tile: Tile, k: int) -> Cut:
+    """A cut without splits."""
+    return Cut(tile, 1, k)
+
+
+def tile_launches(problem: Problem, cut: Cut) -> tuple[Launch, ...]:
+    """The product by tiles, and the sum of its splits."""
+    tile, kind = cut.tile, numbers(problem.dtype, problem.out_dtype)
+    split = cut.splits > 1
+    constants = _constants(problem, tile, kind, split)
+    return cut_launches(problem, cut, kind.text, constants, PARTS + _TILE, "fnx_tiles")
+
+
+def cut_launches(
+    problem: Problem, cut: Cut, types: str, constants: str, body: str, name: str
+) -> tuple[Launch, ...]:
+    """The launch of a kernel whose blocks are tiles, then that of the sum of splits."""
+    tile = cut.tile
+    down, across = -(-problem.m // tile.rows), -(-problem.n // tile.columns)
+    split = cut.splits > 1
+    parameters = Parameters(
+        "const Element* x", "const Element* y", f"{'Sum' if split else 'Result'}* out"
+    )
+    parts = part_of(problem) if split else problem
+    place = place_parameters(parameters, parts)
+    parameters.wide(out_split=problem.stack * problem.m * problem.n)
+    parameters.short(x_leading=problem.x.leading, y_leading=problem.y.leading)
+    parameters.short(out_leading=parts.out.row)
+    parameters.short(m=problem.m, n=problem.n, k=problem.k, span=cut.span)
+    parameters.short(down=down, across=across, stack=problem.stack)
+    launch = Launch(
+        text=types + parameters.text + place + constants + body,
+        function=name,
+        grid=(down * across * problem.stack * cut.splits, 1, 1),
+        block=tile.threads,
+        shared=0,
+        pointers=(problem.x.place, problem.y.place, parts.out.place),
+        numbers=parameters.numbers,
+    )
+    if not split:
+        return (launch,)
+    return launch, split_sum(problem, cut.splits)
+
+
+def work_bytes(problem: Problem, splits: int) -> int:
+    """The bytes of the parts of a split product."""
+    kind = numbers(problem.dtype, problem.out_dtype)
+    return splits * problem.stack * problem.m * problem.n * kind.sum_size
+
+
+def part_of(problem: Problem) -> Problem:
+    """A problem with its output in the work memory: dense, one split of it."""
+    strides, step = [], problem.m * problem.n
+    for size in reversed(problem.batch):
+        strides.append(step)
+        step *= size
+    place, rows, columns = Place("work", 0), problem.m, problem.n
+    out = Operand(place, 0, tuple(reversed(strides)), rows, columns, columns, 1)
+    return replace(problem, out=out)
+
+
+def split_sum(problem: Problem, splits: int) -> Launch:
+    """Adds up the parts that lie dense in the work memory, one thread an element."""
+    kind = numbers(problem.dtype, problem.out_dtype)
+    parameters = Parameters("const Sum* parts", "Result* out")
+    place = place_parameters(parameters, problem)
+    total = problem.stack * problem.m * problem.n
+    parameters.wide(row=problem.out.row, column=problem.out.column)
+    parameters.wide(total=total)
+    parameters.short(m=problem.m, n=problem.n, splits=splits)
+    return Launch(
+        text=kind.text + parameters.text + place + _SPLIT_SUM,
+        function="fnx_split_sum",
+        grid=(-(-total // 256), 1, 1),
+        block=256,
+        shared=0,
+        pointers=(Place("work", 0), problem.out.place),
+        numbers=parameters.numbers,
+    )
+
+
+_SPLIT_SUM = """
+extern "C" __global__ void __launch_bounds__(256)
+fnx_split_sum(const __grid_constant__ P p) {
+  const long long number = blockIdx.x * 256ll + threadIdx.x;
+  if (number >= p.total) return;
+  Sum sum = p.parts[number];
+  for (int split = 1; split < p.splits; ++split)
+    sum = plus(sum, p.parts[split * p.total + number]);
+  const int row = (int)(number / p.n % p.m), column = (int)(number % p.n);
+  long long at[3];
+  place(p, (int)(number / p.n / p.m), at);
+  p.out[at[0] + row * p.row + column * p.column] = narrowed(sum);
+}
+"""
+
+
+# ---------------------------------------------------------------- text
+
+
+def operand_widths(problem: Problem, tile: Tile, split: bool) -> tuple[int, int, int]:
+    """The elements of x, y and out that a thread moves at once.
+
+    No more than give each thread of the block something to move.
+    """
+    kind = numbers(problem.dtype, problem.out_dtype)
+    out = part_of(problem).out if split else problem.out
+    x_width, y_width = problem.x.width(kind.size), problem.y.width(kind.size)
+    # Tiles are written row by row, those of a single column, too.
+    out_width = (
+        out.width(kind.sum_size if split else kind.out_size) if out.by_rows else 1
+    )
+    x_most = tile.rows * tile.depth // tile.threads
+    y_most = tile.columns * tile.depth // tile.threads
+    return min(x_width, x_most), min(y_width, y_most), out_width
+
+
+def together(tile: Tile, kind: Numbers, widths: tuple[int, int, int]) -> int:
+    """How many blocks the registers of a multiprocessor are to hold.
+
+    Moves of few bytes are many, and the address of each takes registers.
+    """
+    narrow = min(widths[:2]) * kind.size < VECTOR
+    return max(tile.together // 2, 1) if narrow else tile.together
+
+
+def _constants(problem: Problem, tile: Tile, kind: Numbers, split: bool) -> str:
+    x_width, y_width, out_width = widths = operand_widths(problem, tile, split)
+    vector = VECTOR // kind.sum_size
+    down, across = LANES
+    values = {
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
+        "DEPTH": tile.depth,
+        "THREADS": tile.threads,
+        "TOGETHER": together(tile, kind, widths),
+        "WARPS_ACROSS": tile.warps_across,
+        "LANES_ACROSS": across,
+        "LANES_DOWN": down,
+        "MY_ROWS": tile.rows // tile.warps_down // down,
+        "MY_COLUMNS": tile.columns // tile.warps_across // across,
+        "VECTOR": vector,
+        "PAD": vector,
+        "X_WIDTH": x_width,
+        "Y_WIDTH": y_width,
+        "OUT_WIDTH": min(out_width, vector),
+    }
+    return constants_text(values, problem, split)
+
+
+def constants_text(values: dict[str, int], problem: Problem, split: bool) -> str:
+    """Sizes and layouts as constants, and the types of what is written and indices."""
+    rows = [f"constexpr int {name} = {value};" for name, value in values.items()]
+    # Whether the elements of an operand lie along k.
+    for name, along in (("X", problem.x.by_rows), ("Y", not problem.y.by_rows)):
+        rows.append(f"constexpr bool {name}_ALONG = {str(along).lower()};")
+    return "\n".join(rows) + types_text(problem, split) + BLOCK
+
+
+def types_text(problem: Problem, split: bool) -> str:
+    """The types of indices inside a matrix and of what is written: sums, if split."""
+    index = "int" if problem.is_short else "long long"
+    written, rounded = ("Sum", "c") if split else ("Result", "narrowed(c)")
+    return f"""
+typedef {index} Index;
+typedef {written} Written;
+__device__ __forceinline__ Written written(Sum c) {{ return {rounded}; }}
+template <typename T, int N> struct __align__(sizeof(T) * N) Vector {{ T each[N]; }};
+"""
+
+
+BLOCK = """
+// Which tile of which item and which part of k a block computes. Tiles that follow each
+// other lie in bands of 8 rows of tiles, so that they read the same columns of y.
+struct Block { int row, column, item, split; };
+__device__ __forceinline__ Block block_of(const P& p) {
+  const int tiles = p.down * p.across;
+  const int number = blockIdx.x % tiles, rest = blockIdx.x / tiles;
+  const int band = number / (8 * p.across), inside = number % (8 * p.across);
+  const int high = min(8, p.down - 8 * band);
+  Block block = {(8 * band + inside % high) * ROWS, inside / high * COLUMNS,
+                 rest % p.stack, rest / p.stack};
+  return block;
+}
+"""
+
+PARTS = """
+// What a thread reads of a tile of EXTENT rows (of x, or columns of y) by DEPTH.
+template <int EXTENT, int WIDTH, bool ALONG> struct Part {
+  static constexpr int COUNT = EXTENT * DEPTH / WIDTH / THREADS;
+  static constexpr int PITCH = EXTENT + PAD;
+  static constexpr int STORED = ALONG ? 1 : WIDTH < VECTOR ? WIDTH : VECTOR;
+  typedef Vector<Element, WIDTH> Read;
+  Read parts[COUNT];
+
+  __device__ __forceinline__ static int row_of(int part) {
+    const int number = threadIdx.x + part * THREADS;
+    return ALONG ? number / (DEPTH / WIDTH) : number % (EXTENT / WIDTH) * WIDTH;
+  }
+  __device__ __forceinline__ static int depth_of(int part) {
+    const int number = threadIdx.x + part * THREADS;
+    return ALONG ? number % (DEPTH / WIDTH) * WIDTH : number / (EXTENT / WIDTH);
+  }
+  __device__ __forceinline__ void read(
+      const Element* from, int first, int rows, int k, int end, int leading) {
+#pragma unroll
+    for (int part = 0; part < COUNT; ++part) {
+      const int row = first + row_of(part), depth = k + depth_of(part);
+      const Index at = ALONG ? (Index)row * leading + depth
+                             : (Index)depth * leading + row;
+      Read found = {};
+      if (row < rows && depth < end) found = *(const Read*)(from + at);
+      parts[part] = found;
+    }
+  }
+  __device__ __forceinline__ void keep(Sum (*tile)[PITCH]) const {
+#pragma unroll
+    for (int part = 0; part < COUNT; ++part) {
+      const int row = row_of(part), depth = depth_of(part);
+#pragma unroll
+      for (int each = 0; each < WIDTH; each += STORED) {
+        if (ALONG) {
+          tile[depth + each][row] = widened(parts[part].each[each]);
+          continue;
+        }
+        Vector<Sum, STORED> values;
+#pragma unroll
+        for (int i = 0; i < STORED; ++i)
+          values.each[i] = widened(parts[part].each[each + i]);
+        *(Vector<Sum, STORED>*)&tile[depth][row + each] = values;
+      }
+    }
+  }
+};
+
+"""
+
+_TILE = """
+extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
+fnx_tiles(const __grid_constant__ P p) {
+  typedef Part<ROWS, X_WIDTH, X_ALONG> XPart;
+  typedef Part<COLUMNS, Y_WIDTH, Y_ALONG> YPart;
+  typedef Vector<Sum, VECTOR> Sums;
+  __shared__ __align__(16) Sum x_tiles[2][DEPTH][XPart::PITCH];
+  __shared__ __align__(16) Sum y_tiles[2][DEPTH][YPart::PITCH];
+
+  const Block block = block_of(p);
+  const int start = block.split * p.span, end = min(p.k, start + p.span);
+  long long at[3];
+  place(p, block.item, at);
+  const Element* x = p.x + at[1];
+  const Element* y = p.y + at[2];
+
+  // A thread's rows and columns are vectors, far from each other, so that those of the
+  // threads of a warp lie side by side in shared memory.
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int my_row = warp / WARPS_ACROSS * (LANES_DOWN * MY_ROWS)
+                   + lane / LANES_ACROSS * VECTOR;
+  const int my_column = warp % WARPS_ACROSS * (LANES_ACROSS * MY_COLUMNS)
+                      + lane % LANES_ACROSS * VECTOR;
+
+  Sum sums[MY_ROWS][MY_COLUMNS];
+#pragma unroll
+  for (int i = 0; i < MY_ROWS; ++i)
+#pragma unroll
+    for (int j = 0; j < MY_COLUMNS; ++j) sums[i][j] = zero();
+
+  XPart x_part;
+  YPart y_part;
+  x_part.read(x, block.row, p.m, start, end, p.x_leading);
+  y_part.read(y, block.column, p.n, start, end, p.y_leading);
+  x_part.keep(x_tiles[0]);
+  y_part.keep(y_tiles[0]);
+  __syncthreads();
+  int now = 0;
+  for (int k = start; k < end; k += DEPTH) {
+    const bool more = k + DEPTH < end;
+    if (more) {
+      x_part.read(x, block.row, p.m, k + DEPTH, end, p.x_leading);
+      y_part.read(y, block.column, p.n, k + DEPTH, end, p.y_leading);
+    }
+// Two at a time: more steps ask for more registers than there are.
+#pragma unroll 2
+    for (int depth = 0; depth < DEPTH; ++depth) {
+      Sums a[MY_ROWS / VECTOR], b[MY_COLUMNS / VECTOR];
+#pragma unroll
+      for (int i = 0; i < MY_ROWS / VECTOR; ++i)
+        a[i] = *(const Sums*)&x_tiles[now][depth][my_row + i * LANES_DOWN * VECTOR];
+#pragma unroll
+      for (int j = 0; j < MY_COLUMNS / VECTOR; ++j)
+        b[j] = *(const Sums*)&y_tiles[now][depth][my_column
+                                                  + j * LANES_ACROSS * VECTOR];
+#pragma unroll
+      for (int i = 0; i < MY_ROWS; ++i)
+#pragma unroll
+        for (int j = 0; j < MY_COLUMNS; ++j)
+          sums[i][j] = added(sums[i][j], a[i / VECTOR].each[i % VECTOR],
+                             b[j / VECTOR].each[j % VECTOR]);
+    }
+    if (more) {
+      now ^= 1;
+      x_part.keep(x_tiles[now]);
+      y_part.keep(y_tiles[now]);
+      __syncthreads();
+    }
+  }
+
+  Written* out = p.out + at[0] + block.split * p.out_split;
+#pragma unroll
+  for (int i = 0; i < MY_ROWS; ++i) {
+    const int row = block.row + my_row + i / VECTOR * LANES_DOWN * VECTOR + i % VECTOR;
+#pragma unroll
+    for (int j = 0; j < MY_COLUMNS; j += OUT_WIDTH) {
+      const int column = block.column + my_column
+                       + j / VECTOR * LANES_ACROSS * VECTOR + j % VECTOR;
+      Vector<Written, OUT_WIDTH> vector;
+#pragma unroll
+      for (int each = 0; each < OUT_WIDTH; ++each)
+        vector.each[each] = written(sums[i][j + each]);
+      if (row < p.m && column < p.n)
+        *(Vector<Written, OUT_WIDTH>*)(out + (Index)row * p.out_leading + column) =
+            vector;
+    }
+  }
+}
+"""

@@ -1,0 +1,49 @@
+"""The check of a GPU, on the emulator: it runs to the end, and finds nothing wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fnx_cuda.check import command
+from fnx_cuda.check.report import Row, Setting, asked, table
+
+
+@pytest.mark.cuda
+def test_questions_are_answered(gpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "_emulated", command._machine)  # it is there already
+    file = tmp_path / "answers.json"
+    names = ["replays", "several_devices", "launch_cost"]
+    assert command.main(["--emulator", "--json", str(file), "--only", *names]) == 0
+    assert "| replays | 20 runs of one program | 0 of the largest ✓ |" in (
+        capsys.readouterr().out
+    )
+    rows = json.loads(file.read_text())
+    assert {row["question"] for row in rows} == {
+        name.replace("_", " ") for name in names
+    }
+    assert all(row["good"] is not False for row in rows)
+
+
+def test_a_question_that_fails_is_a_row():
+    def broken(setting):
+        yield Row("broken", "first", 1.0, "s")
+        raise ValueError("no such thing\nat all")
+
+    rows = asked(broken, Setting(None, None, True))
+    assert [row.case for row in rows] == ["first", "stopped", "seconds in all"]
+    assert rows[1].note == "ValueError: no such thing"
+    assert rows[1].good is False
+
+
+def test_the_table():
+    row = Row("speed", "x", 0.5, "of y", "≥ 0.4", True, peers=(("torch", 0.25),))
+    assert table([row]).splitlines()[-1] == (
+        "| speed | x | 0.5 of y ✓ | ≥ 0.4 | torch 0.25 |"
+    )
+
+
+def test_no_gpu_is_told(capsys):
+    assert command.main([]) == 2
+    assert "cuda" in capsys.readouterr().out.lower()

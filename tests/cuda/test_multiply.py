@@ -1,0 +1,193 @@
+"""Matrix products in programs: by the library or by our kernels, on streams, in graphs.
+
+The library is a stand-in whose products wait in the emulated machine's streams, so that
+what reads a result too early gets it wrong.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from fnx.runtime.plan import MatmulStep, Matrices, Product
+from fnx_cuda import _cupy, blaslt_tuning, device, instructions
+from fnx_cuda import blaslt_api as api
+from fnx_cuda.blaslt import WORKSPACE
+from fnx_cuda.check.product_kernels import cases, product_kernels
+from fnx_cuda.check.report import Setting
+from fnx_cuda.multiply import workspace
+from fnx_cuda.products import product_launches, product_work
+from tests import cuda_emulator as emulator
+from tests.cuda.blaslt_fake import FakeBlasLt
+from tests.cuda.parts import arena, f32, got, inputs, outputs, plan, program, put
+from tests.cuda_emulator.memory import INITIALISED
+
+pytestmark = pytest.mark.cuda
+
+M, N, K = 40, 48, 36
+
+
+@pytest.fixture(params=[0, 1], ids=["seed0", "seed1"])
+def emulated(request):
+    """A machine with two devices, without a library."""
+    reason = emulator.reason_missing()
+    if reason:
+        pytest.skip(reason)
+    before = _cupy._module
+    _cupy.use(emulator.cupy_module())
+    device.forget()
+    blaslt_tuning.forget()
+    made = emulator.reset(emulator.Settings(seed=request.param))
+    yield made
+    gc.collect()
+    device.forget()
+    blaslt_tuning.forget()
+    _cupy.use(before)
+    assert not made.findings
+
+
+@pytest.fixture
+def library(emulated, monkeypatch):
+    """A library on that machine; the algorithm 7 is its fastest."""
+    made = FakeBlasLt()
+
+    def later(handle, run, writes):
+        stream = emulated.stream(handle)
+
+        def run_on_device():
+            run()
+            for address, size in writes:
+                emulated.memories[stream.device].mark(address, size, INITIALISED)
+
+        emulated.enqueue(stream, run_on_device, "a product of the library")
+
+    def clock_on(stream):
+        def clock(start):
+            before = len(made.ran)
+            start()
+            emulated.finish_stream(emulated.stream(stream))
+            ran = made.ran[before:]
+            return {7: 1.0, 3: 2.0, 0: 2.0}[ran[-1]] if ran else 3.0
+
+        return clock
+
+    made.later = later
+    api.use(made)
+    monkeypatch.setattr(blaslt_tuning, "clock_on", clock_on)
+    yield made
+    api.use(None)
+
+
+def dense(rows, columns):
+    return Matrices(0, (), columns, False)
+
+
+def product(out, x, y, m, n, k):
+    """out = x @ y, all of them dense."""
+    shape = Product((), m, n, k, dense(m, n), dense(m, k), dense(k, n))
+    dtype = np.dtype(np.float32)
+    step = MatmulStep(dtype, out, x, y, shape, dtype)
+    return instructions.Product(step, product_launches(step)), product_work(step)
+
+
+def two_products():
+    """out = (x @ y) @ z."""
+    (x, y, z), (out,) = inputs(0, 1, 2), outputs(0)
+    first, work = product(arena(256), x, y, M, N, K)
+    second, more = product(out, arena(256), z, M, K, N)
+    types = [f32(M, K), f32(K, N), f32(N, K)], [f32(M, K)]
+    size = 256 + 4 * M * N
+    return program(plan(*types, size), [first, second], max(work, more))
+
+
+def runs_right(run, rng, count=4, number=0):
+    arrays = [
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((M, K), (K, N), (N, K))
+    ]
+    buffers = put(*arrays, device=number)
+    for _ in range(count):
+        (out,) = run(buffers, number)
+        want = arrays[0].astype(np.float64) @ arrays[1] @ arrays[2]
+        np.testing.assert_allclose(got(out, arrays[0]), want, rtol=1e-3, atol=1e-3)
+
+
+def test_without_a_library_our_kernels_serve(emulated, rng):
+    runs_right(two_products(), rng)
+
+
+def test_the_library_serves_alone_and_in_graphs(emulated, library, rng):
+    run = two_products()
+    runs_right(run, rng)
+    # The first run times all three of each form; then only the fastest is run.
+    assert set(library.ran) == {0, 3, 7}
+    assert library.ran[-6:] == [7] * 6
+    library.ran.clear()
+    runs_right(run, rng, number=1)
+    assert library.ran[-6:] == [7] * 6
+
+
+def test_a_program_that_knows_its_algorithms_takes_no_times(emulated, library, rng):
+    runs_right(two_products(), rng)
+    library.ran.clear()
+    runs_right(two_products(), rng, count=3)
+    assert library.ran == [7] * 6
+
+
+def test_what_the_library_refuses_our_kernels_do(emulated, library, rng):
+    library.broken = {0, 3, 7}
+    run = two_products()
+    runs_right(run, rng)
+    assert not library.ran
+
+
+def test_a_device_has_one_workspace(emulated, library, rng):
+    run, other = two_products(), two_products()
+    runs_right(run, rng, count=1)
+    with device.device(0) as first:
+        kept = workspace(first)
+        assert kept.nbytes == WORKSPACE and kept.pointer % 256 == 0
+        runs_right(other, rng, count=1)
+        assert workspace(first) is kept
+    with device.device(1) as second:
+        assert workspace(second).device == 1
+
+
+def test_times_are_taken_by_events(emulated):
+    (source,) = put(np.ones(2**18, np.float32))
+    with device.device(0) as current:
+        out = current.memory.allocate(2**20)
+        started = []
+
+        def start():
+            started.append(1)
+            _cupy.copy(out.pointer, source.pointer, 2**20, current.compute)
+
+        assert blaslt_tuning.clock_on(current.compute)(start) > 0
+        assert started == [1]
+
+
+class EmulatedDevice:
+    id = 0
+
+
+def test_the_rows_of_the_check(emulated, library):
+    setting = Setting(EmulatedDevice(), None, small=True)
+    rows = list(product_kernels(setting))
+    assert len(rows) == len(cases(small=True))
+    assert all(row.good and row.value > 0 for row in rows)
+    for case, row in zip(cases(small=True), rows, strict=True):
+        # The stand-in's clock has algorithm 7 the fastest, and our kernels last.
+        who = "kernels" if min(case.m, case.n) <= 8 else "library"
+        assert row.note.startswith(f"{who}; error ")
+        assert [name for name, _ in row.peers] == ["cuBLASLt first", "cuBLASLt best"]
+
+
+def test_the_check_sees_what_is_wrong(emulated, library):
+    library.wrong = 1e-3  # TF32, for example
+    rows = list(product_kernels(Setting(EmulatedDevice(), None, small=True)))
+    bad = [row.case for row in rows if not row.good]
+    assert "64×64×64 f32 xy" in bad and "64×64×64 f64 xy" in bad
+    assert "64×64×64 bf16 xy" not in bad
