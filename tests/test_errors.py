@@ -33,6 +33,9 @@ BUILTIN = {
     errors.NonFiniteError: FloatingPointError,
     errors.DifferenceError: AssertionError,
     errors.RecompileError: RuntimeError,
+    errors.CompileError: RuntimeError,
+    errors.DeviceError: RuntimeError,
+    errors.DeviceMemoryError: MemoryError,
     errors.MissingRule: NotImplementedError,
     errors.InternalError: RuntimeError,
 }
@@ -59,6 +62,12 @@ def test_missing_rule_says_where_to_add_it():
     for text in ("'sort'", "'jvp'", "fnx/ops/sort.py", "add the method"):
         assert text in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_compile_error_keeps_the_log_and_the_text():
+    error = errors.CompileError("line 2: y is undefined.", "the log", "the text")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.log, again.text) == error.args
 
 
 def test_broken_pass_shows_the_ir_before_and_after():

@@ -134,7 +134,7 @@ def test_commands_use_extras_and_modules_that_exist():
 
 def test_the_layers_are_those_of_the_architecture_test():
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", TEXT, re.MULTILINE)
-    written = [set(re.findall(r"`(\w+)`", modules)) for _, modules in rows]
+    written = [set(re.findall(r"`([\w.]+)`", modules)) for _, modules in rows]
     source = (ROOT / "tests/test_architecture.py").read_text(encoding="utf-8")
     for node in ast.parse(source).body:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "LAYERS":
