@@ -8,7 +8,6 @@ loads this module, and nothing else of fnx_cuda. Next on the walk: `backend.py`.
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,10 +15,10 @@ from collections.abc import Callable, Sequence
 from fnx.records import record
 from fnx.runtime.backend import Finding, Found
 
-# Where the kernel shows a GPU: NVIDIA's driver, the one for Windows under WSL, and that
-# of small boards.
-_NODES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/nvgpu/*", "/dev/nvhost-gpu")
-_CARDS = "/sys/bus/pci/devices/*"
+# Where the kernel shows a GPU: NVIDIA's driver (a number follows), the one for Windows
+# under WSL, and that of small boards.
+_DEVICES, _DRIVERS = "/dev", ("dxg", "nvgpu", "nvhost-gpu")
+_CARDS = "/sys/bus/pci/devices"
 _NVIDIA, _COMPUTE, _DISPLAY = "0x10de", "0x0302", "0x0300"
 
 _DRIVER = (
@@ -51,14 +50,26 @@ def hardware() -> Hardware:
         system = os.environ.get("SYSTEMROOT", r"C:\Windows")
         if os.path.exists(os.path.join(system, "System32", "nvcuda.dll")):
             return Hardware(True)
-    elif any(map(glob.glob, _NODES)):
+    elif any(map(_is_gpu, _names(_DEVICES))):
         return Hardware(True)
-    classes = {_class(path) for path in glob.glob(_CARDS)}
+    classes = {_class(f"{_CARDS}/{name}") for name in _names(_CARDS)}
     if classes & {_COMPUTE, _DISPLAY}:
         # A card for a screen may be meant for the screen alone.
         aloud = _COMPUTE in classes
         return Hardware(False, "there is a GPU, but no driver for it", _DRIVER, aloud)
     return Hardware(False, "this machine shows no NVIDIA GPU")
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _is_gpu(name: str) -> bool:
+    numbered = name.startswith("nvidia") and name[len("nvidia") :].isdigit()
+    return numbered or name in _DRIVERS
 
 
 def _class(card: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.core import hooks
+from fnx.config import busy
 from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant, tracing
@@ -80,7 +80,7 @@ def array(
         found = _from_list(object, wanted)
     else:
         found = _from_other(object, wanted, copy)
-    if hooks.busy:
+    if busy:
         found = _on_default(found)
     if ndmin and ndmin > found.ndim:
         return reshape(found, shape=(1,) * (ndmin - found.ndim) + found.shape)
@@ -214,7 +214,7 @@ def _from_other(
 def _from_list(value: Sequence[Any], dtype: np.dtype[Any] | None) -> Array:
     if dtype is None:
         dtype = _common_dtype(value)
-    if hooks.busy and tracing() and _has_arrays(value):
+    if busy and tracing() and _has_arrays(value):
         return _stacked([array(item, dtype) for item in value])
     try:
         return making.from_numpy(np.array(value, dtype))

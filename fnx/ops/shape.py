@@ -18,7 +18,7 @@ from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.links import Links, copied
 from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
-from fnx.core.program import Atom, Literal
+from fnx.core.program import Atom, Eqn, Literal, Var
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
@@ -177,16 +177,6 @@ class _Permute(Rearrangement):
         """The inverse permutation."""
         return (permute(ct, dims=inverse(dims)),)
 
-    def absorb(
-        self, inputs: Sequence[Any], makers: Mapping[Any, Any], *, dims: Ints
-    ) -> tuple[Sequence[Any], dict[str, Any]] | None:
-        """Two permutations in a row are one."""
-        maker = makers.get(inputs[0])
-        if maker is None or maker.primitive is not self:
-            return None
-        before = maker.params["dims"]
-        return maker.inputs, {"dims": tuple([before[d] for d in dims])}
-
     def raised(self, size: int, *, dims: Ints) -> dict[str, Any]:
         """Keeps the new axis in front."""
         return {"dims": (0, *shifted(dims))}
@@ -208,6 +198,17 @@ class _Permute(Rearrangement):
     def element(self, k: Any, index: Any, x: Any, *, dims: Ints) -> Any:
         """The index in the operand's order."""
         return x(tuple([index[i] for i in inverse(dims)]))
+
+    def absorb(
+        self, inputs: Sequence[Atom], makers: Mapping[Var, Eqn], *, dims: Ints
+    ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+        """Two permutations are one."""
+        (x,) = inputs
+        maker = makers.get(x) if isinstance(x, Var) else None
+        if maker is None or maker.primitive is not self:
+            return None
+        inner: Ints = maker.params["dims"]
+        return maker.inputs, {"dims": tuple([inner[d] for d in dims])}
 
     def still(self, x: ArrayType, *, dims: Ints) -> bool:
         """The shape stays, and so does the order of the axes longer than 1."""

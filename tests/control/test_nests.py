@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -151,6 +152,20 @@ def test_a_loop_in_a_loop_in_reverse_reserves_no_more_than_there_is() -> None:
         total(lambda x: fnp.stack([by_hand(x[i], v) for i, v in enumerate(values)]))
     )
     np.testing.assert_allclose(found, wanted(x), rtol=1e-10)
+
+
+def test_the_rows_of_a_mapped_loop_are_not_copied() -> None:
+    """They are reserved for many rounds, and whoever copies them touches them all."""
+
+    def f(x: Any) -> Any:
+        step = lambda y: fnp.exp(y) * 1.5  # noqa: E731
+        return lax.while_loop(lambda y: y.sum() < 9.0, step, x).sum()
+
+    text = fnx.jit(fnx.vmap(fnx.grad(f))).lower(np.ones((4, 3))).as_text("plan")
+    arena = int(text.split("arena ")[1].split()[0])
+    assert arena > 2**24
+    for size in re.findall(r"kernel\d+\(.*  (\d+) bytes", text):
+        assert int(size) < 2**23, text  # the numbers of the rounds, at most
 
 
 # ---------------------------------------------------------------- random nests

@@ -14,6 +14,7 @@ from fnx.core.trace import evaluate, trace, tracing
 from fnx.core.types import ArrayType, array_type
 from fnx.ops.arithmetic import add, mul, neg, select
 from fnx.ops.elementwise import gt
+from fnx.ops.shape import permute
 from fnx.runtime.array import from_numpy
 
 F3 = array_type((3,), "float32")
@@ -188,6 +189,23 @@ def test_simplify_keeps_what_ieee_tells_apart() -> None:
     clean = simplify(trace(function, [F3]).program)
     assert [eqn.primitive.name for eqn in clean.eqns] == ["add", "mul"]
     assert clean.outputs[2] is clean.inputs[0]
+
+
+def test_simplify_makes_one_permutation_of_several() -> None:
+    x = array_type((2, 3, 4), "float32")
+
+    def turned(*many: tuple[int, ...]) -> list[str]:
+        def run(x: Any) -> list[Any]:
+            for dims in many:
+                x = permute(x, dims=dims)
+            return [mul(x, 2.0)]
+
+        program = simplify(trace(run, [x]).program)
+        return [str(eqn.params.get("dims")) for eqn in program.eqns]
+
+    assert turned((1, 0, 2), (1, 0, 2)) == ["None"]
+    assert turned((1, 2, 0), (1, 2, 0), (1, 2, 0)) == ["None"]
+    assert turned((1, 2, 0), (1, 0, 2)) == ["(2, 1, 0)", "None"]
 
 
 def test_simplify_folds_scalars() -> None:

@@ -31,11 +31,14 @@ def emulated(seed: int) -> Iterator[Any]:
     before = _cupy._module
     _cupy.use(cupy())
     forget()
-    made = emulator.reset(emulator.Settings(seed=seed))
-    yield made
-    emulator.inject.clear()
-    forget()
-    _cupy.use(before)
+    # Its memory goes back to the system at the end.
+    with emulator.another(emulator.Settings(seed=seed)) as made:
+        try:
+            yield made
+        finally:
+            emulator.inject.clear()
+            forget()
+            _cupy.use(before)
     assert not made.findings
 
 

@@ -30,7 +30,7 @@ from tests.test_primitives import assert_ulps
 
 pytestmark = pytest.mark.cuda
 
-MOST_BYTES = 2**28
+MOST_BYTES = 2**26
 """Loops of unknown length reserve memory that takes the emulator too long to check."""
 
 PRIMITIVES = sorted({case.primitive for case in CASES})

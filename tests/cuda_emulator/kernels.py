@@ -27,7 +27,7 @@ ATTRIBUTE_MAX_DYNAMIC_SHARED = 8
 FAULTS = (
     *("none", "out of bounds", "uninitialised", "race", "misaligned"),
     *("divergent barrier", "divergent warp", "bad lane", "endless"),
-    *("division by zero", "stack overflow"),
+    *("division by zero", "stack overflow", "index out of bounds"),
 )
 
 

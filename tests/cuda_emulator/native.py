@@ -49,7 +49,7 @@ KERNEL_FLAGS = (
     # what a thread has not set is no zero, as in a register of a GPU
     "-ftrivial-auto-var-init=pattern",
     *("-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv"),
-    "-fsanitize=thread,alignment",
+    "-fsanitize=thread,alignment,bounds",
     *("--param", "tsan-instrument-func-entry-exit=0"),
     *("--param", "tsan-distinguish-volatile=1"),
 )

@@ -93,14 +93,16 @@ extern "C" int fnx_barrier(int line, int kind, int predicate);
 extern "C" unsigned long long fnx_warp(int line, int kind, unsigned mask,
                                        unsigned long long value, int lane, int width);
 
+// Shorter integers become int, as for CUDA's overloads.
 template <class T>
-inline T fnx_shuffle(int line, int kind, unsigned mask, T value, int lane,
-                     int width = 32) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "a shuffle moves 4 or 8 bytes");
+inline auto fnx_shuffle(int line, int kind, unsigned mask, T given, int lane,
+                        int width = 32) -> decltype(+given) {
+  auto value = +given;
+  static_assert(sizeof(value) == 4 || sizeof(value) == 8, "4 or 8 bytes are moved");
   unsigned long long bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof(T));
+  __builtin_memcpy(&bits, &value, sizeof(value));
   bits = fnx_warp(line, kind, mask, bits, lane, width);
-  __builtin_memcpy(&value, &bits, sizeof(T));
+  __builtin_memcpy(&value, &bits, sizeof(value));
   return value;
 }
 #define __shfl_sync(...) fnx_shuffle(__LINE__, 0, __VA_ARGS__)

@@ -69,7 +69,18 @@ CASES = [
         """,
         "1",
         "0",
-        ("a write of 4 bytes", "out of bounds", "shared memory"),
+        ("index out of bounds at line 3", "index 64 of an array 'float [64]'"),
+    ),
+    Case(
+        "past the end of a thread's own array",
+        """
+        float mine[4];
+        for (int k = 0; k < 4; ++k) mine[k] = x[k];
+        y[blockIdx.x * 64 + threadIdx.x] = mine[(int)threadIdx.x % 4 HOLE];
+        """,
+        "- 1",
+        "",
+        ("index out of bounds", "index -1 of an array 'float [4]'"),
     ),
     Case(
         "from one shared array into the next",

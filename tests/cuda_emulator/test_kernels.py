@@ -101,6 +101,18 @@ def down(x, n, width=32):
     return np.where(LANES % width + n < width, np.roll(x, -n), x)
 
 
+def test_short_numbers_are_shuffled_as_int(launch):
+    text = """
+    extern "C" __global__ void f(const unsigned short* in, unsigned short* out) {
+      out[threadIdx.x] = __shfl_xor_sync(~0u, in[threadIdx.x], 1);
+    }
+    """
+    x = np.arange(65500, 65532).astype(np.uint16)
+    a, out = launch.put(x), launch.empty(x.nbytes)
+    launch(text, 1, 32, a, out)
+    np.testing.assert_array_equal(launch.get(out, np.uint16, 32), x[LANES ^ 1])
+
+
 @pytest.mark.parametrize("type_", ["int", "unsigned", "long long", "float", "double"])
 @pytest.mark.parametrize(
     ("call", "wanted"),

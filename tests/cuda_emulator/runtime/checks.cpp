@@ -1,8 +1,9 @@
 // Every memory access of a kernel: is it inside, initialised, aligned, and no race?
 //
 // g++ puts a call of these hooks before each access that is not to a thread's own
-// registers (-fsanitize=thread, without its library), and a call of the last one where a
-// pointer is not aligned for its type (-fsanitize=alignment). Next: atomics.cpp.
+// registers (-fsanitize=thread, without its library), and calls of the last two where a
+// pointer is not aligned for its type, or an index of an array of known size is too large
+// (-fsanitize=alignment,bounds). Next: atomics.cpp.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -257,6 +258,28 @@ void __ubsan_handle_type_mismatch_v1(const Mismatch* data, uintptr_t pointer) {
   report.address = pointer;
   report.size = 1ull << data->log_alignment;
   report.write = data->kind == 1;
+  fault(report);
+}
+
+// What -fsanitize=bounds passes: where, the type of the array and that of the index.
+struct Type {
+  uint16_t kind, info;  // for integers, info is 2 * log2 of the bits, + 1 if signed
+  char name[1];
+};
+struct OutOfBounds {
+  const char* file;
+  uint32_t line, column;
+  const Type *array, *index;
+};
+
+void __ubsan_handle_out_of_bounds(const OutOfBounds* data, uintptr_t index) {
+  using namespace emulator;
+  const bool is_signed = data->index->info & 1, is_short = data->index->info >> 1 <= 5;
+  const long long value =
+      is_signed && is_short ? (long long)(int32_t)index : (long long)index;
+  Report report = {bad_index, (int)data->line};
+  snprintf(report.note, sizeof report.note, "index %lld of an array %s", value,
+           data->array->name);
   fault(report);
 }
 }

@@ -60,6 +60,7 @@ enum Fault : int {
   endless,
   divided_by_zero,
   stack_overflow,
+  bad_index,
 };
 
 // The first error of a launch; Python formats it.
