@@ -6,6 +6,7 @@ The emulator finds every access that is not aligned. Values are compared with Nu
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_rows_that_are_read_one_by_one_stay(machine):
     held = plan([i32(), f32(4), f32(n)], [f32(4), f32(n)], 256)
     one = scale_add(row, row, result, 2.0, n)
     inner = [
-        Launch(*[getattr(one, name) for name in one.__slots__[:-1]], alignment=4),
+        replace(one, alignment=4),
         Copy(out, carry, 16),
     ]
     _, instructions = scan(n, inner, held)

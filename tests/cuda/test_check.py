@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import fnx
 from fnx_cuda.check import command
 from fnx_cuda.check.report import Row, Setting, asked, table
 
@@ -44,6 +45,7 @@ def test_the_table():
     )
 
 
-def test_no_gpu_is_told(capsys):
+def test_no_gpu_is_told(capsys, monkeypatch):
+    monkeypatch.setattr(fnx.cuda, "is_available", lambda: False)
     assert command.main([]) == 2
     assert "cuda" in capsys.readouterr().out.lower()
