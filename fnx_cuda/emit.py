@@ -103,10 +103,9 @@ class _Printer(Runs):
             if b in used and b.role == "shared"
         ]
         self.numbers = tuple(every.index(buffer) for buffer in self.buffers)
-        few = launch.groups < 128 * BLOCK
-        small = 128 if few else BLOCK
-        self.block_size = max(launch.threads, small) if launch.threads <= WARP else 0
-        self.block_size = self.block_size or launch.threads
+        small = BLOCK // 2 if launch.groups < 128 * BLOCK else BLOCK
+        shared = launch.threads <= WARP  # a block has several groups
+        self.block_size = small if shared else launch.threads
 
     # -- the function
 

@@ -28,41 +28,55 @@ def _elements(setting: Setting, shape: tuple[int, ...]) -> Any:
     return fnx.device_put(np.ones(shape, "float32"), setting.device)
 
 
+def copied(x: Any) -> Any:
+    """What costs as much as a copy; a plain one would be no program at all."""
+    return -x
+
+
+def chain(x: Any) -> Any:
+    """Functions of each element, which are one kernel."""
+    return fnp.tanh(x) * fnp.exp(-x * x) + 0.5 * fnp.sin(x)
+
+
+CASES: list[tuple[str, Callable[[Any], Any], int, int, float | None]] = [
+    ("elementwise chain", chain, 1, 2, 0.85),
+    ("softmax of rows", nn.softmax, 2, 2, 0.85),
+    ("layer norm of rows", nn.standardize, 2, 2, 0.85),
+    ("sum", fnp.sum, 1, 1, None),
+    ("sums of rows", lambda x: fnp.sum(x, axis=1), 2, 1, None),
+    ("sums of columns", lambda x: fnp.sum(x, axis=0), 2, 1, None),
+    ("transpose", lambda x: x.T + 1, 2, 2, None),
+    ("running sums of rows", lambda x: fnp.cumsum(x, axis=1), 2, 2, None),
+]
+"""Names, functions, the axes of what they get, how often they must touch each of its
+elements in memory, and the share of a copy's bandwidth that they should reach."""
+
+
 def bandwidth(setting: Setting) -> Iterator[Row]:
     """Kernels that are bound by memory, as a share of a copy's bandwidth."""
-    rows = COUNT // ROW
-    flat = _elements(setting, (COUNT,))
-    square = _elements(setting, (rows, ROW))
-    copy = _rate(setting, lambda x: x.reshape(-1) * 1.0, flat, 2 * flat.nbytes)
+    arrays = {
+        1: _elements(setting, (COUNT,)),
+        2: _elements(setting, (COUNT // ROW, ROW)),
+    }
+    copy = _rate(setting, copied, arrays[1], 2)
     yield Row("bandwidth", "copy", copy / 1e9, "GB/s")
-    chain = lambda x: fnp.tanh(x) * fnp.exp(-x * x) + 0.5 * fnp.sin(x)  # noqa: E731
-    both = 2 * square.nbytes
-    cases: list[tuple[str, Callable[[Any], Any], Any, int, float | None]] = [
-        ("elementwise chain", chain, flat, 2 * flat.nbytes, 0.85),
-        ("softmax of rows", nn.softmax, square, both, 0.85),
-        ("layer norm of rows", nn.standardize, square, both, 0.85),
-        ("sum", fnp.sum, flat, flat.nbytes, None),
-        ("sums of rows", lambda x: fnp.sum(x, axis=1), square, square.nbytes, None),
-        ("sums of columns", lambda x: fnp.sum(x, axis=0), square, square.nbytes, None),
-        ("transpose", lambda x: x.T + 1, square, both, None),
-        ("running sums of rows", lambda x: fnp.cumsum(x, axis=1), square, both, None),
-    ]
-    for name, function, x, nbytes, target in cases:
-        share = _rate(setting, function, x, nbytes) / copy
-        good = None if target is None or setting.small else share >= target
-        goal = "" if target is None else f"≥ {target}"
-        yield Row("bandwidth", name, share, "of the copy", goal, good)
-    share = _adam_rate(setting) / copy
-    yield Row(
-        "bandwidth", "Adam on a tree", share, "of the copy", "≥ 0.8", share >= 0.8
-    )
+    for name, function, axes, times, target in CASES:
+        share = _rate(setting, function, arrays[axes], times) / copy
+        yield _share(setting, name, share, target)
+    yield _share(setting, "Adam on a tree", _adam_rate(setting) / copy, 0.8)
 
 
-def _rate(setting: Setting, function: Any, x: Any, nbytes: int) -> float:
-    """The bytes of a second."""
+def _share(setting: Setting, name: str, share: float, target: float | None) -> Row:
+    good = None if target is None or setting.small else share >= target
+    goal = "" if target is None else f"≥ {target}"
+    return Row("bandwidth", name, share, "of the copy", goal, good)
+
+
+def _rate(setting: Setting, function: Any, x: Any, times: int) -> float:
+    """The bytes of a second, where each element is touched so many times."""
     call = fnx.jit(function)
     seconds = per_call(lambda: call(x), fnx.block_until_ready, setting.small)
-    return nbytes / seconds
+    return times * x.nbytes / seconds
 
 
 def _adam_rate(setting: Setting) -> float:
@@ -70,18 +84,19 @@ def _adam_rate(setting: Setting) -> float:
     side = 8 if setting.small else 700
     leaves = [np.full((side, side), 0.1, "float32") for _ in range(100)]
     params = fnx.device_put({str(n): x for n, x in enumerate(leaves)}, setting.device)
+    slopes = fnx.device_put({str(n): -x for n, x in enumerate(leaves)}, setting.device)
     optimizer = fnx.optim.adam(1e-3)
     state = fnx.device_put(optimizer.init(params), setting.device)
 
     @fnx.jit
-    def step(params: Any, state: Any) -> Any:
-        updates, state = optimizer.update(params, state)
+    def step(params: Any, state: Any, slopes: Any) -> Any:
+        updates, state = optimizer.update(slopes, state)
         return fnx.optim.apply_updates(params, updates), state
 
     held = [params, state]
 
     def call() -> Any:
-        held[:] = step(*held)
+        held[:] = step(*held, slopes)
         return held[0]
 
     seconds = per_call(call, fnx.block_until_ready, setting.small)
@@ -114,17 +129,18 @@ def products(setting: Setting) -> Iterator[Row]:
 
 
 def _product(setting: Setting, size: int, dtype: str) -> Row:
-    x = fnx.device_put(np.ones((size, size), "float32"), setting.device).astype(dtype)
+    values = np.random.default_rng(0).standard_normal((size, size), "float32")
+    x = fnx.device_put(values, setting.device).astype(dtype)
     call = fnx.jit(fnp.matmul)
     seconds = per_call(lambda: call(x, x), fnx.block_until_ready, setting.small)
 
     def torch_call(torch: Any) -> Any:
         torch.backends.cuda.matmul.allow_tf32 = False
-        y = torch.ones((size, size), dtype=getattr(torch, dtype), device="cuda")
+        y = torch.as_tensor(values).cuda().to(getattr(torch, dtype))
         return lambda: y @ y
 
     def cupy_call(cupy: Any) -> Any:
-        y = cupy.ones((size, size), dtype)
+        y = cupy.asarray(values).astype(dtype)
         return lambda: y @ y
 
     peers = beside({"torch": torch_call, "cupy": cupy_call})

@@ -11,7 +11,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ QUESTIONS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Asks, prints and writes; 1 if something is wrong, 2 if there is no GPU."""
     options = _options(arguments)
-    with _emulated() if options.emulator else _machine():
+    with _emulated() if options.emulator else nullcontext():
         if not fnx.cuda.is_available():
             fnx.doctor()
             return 2
@@ -66,11 +66,6 @@ def _options(arguments: Sequence[str] | None) -> Any:
         "--only", nargs="+", choices=QUESTIONS, help="ask these questions only"
     )
     return parser.parse_args(arguments)
-
-
-@contextmanager
-def _machine() -> Iterator[None]:
-    yield
 
 
 @contextmanager

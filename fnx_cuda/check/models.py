@@ -18,8 +18,8 @@ import fnx
 from fnx_cuda.check import torch_models
 from fnx_cuda.check.report import Row, Setting
 from fnx_cuda.check.timing import Call, beside, per_call
+from fnx_cuda.check.torch_models import RATE
 
-RATE = 1e-3
 VGG = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
 """The channels of VGG16's convolutions; 0 is a pooling."""
 
@@ -66,8 +66,11 @@ def _step(
 class Model:
     """A loss of parameters and a batch, and NumPy arrays for both."""
 
-    def __init__(self, loss: Loss, params: Any, batch: tuple[Any, ...]) -> None:
+    def __init__(
+        self, loss: Loss, params: Any, batch: tuple[Any, ...], heads: int = 0
+    ) -> None:
         self.loss, self.params, self.batch = loss, params, batch
+        self.heads = heads  # of its attention
 
 
 def _training(library: Any, model: Model, device: Any) -> Call:
@@ -152,7 +155,7 @@ def gpt(layers: int, width: int, heads: int, tokens: int, batch: int) -> Model:
         return _cross_entropy(library, scores, text[:, 1:])
 
     text = rng.integers(0, words, (batch, tokens + 1)).astype("int32")
-    return Model(loss, params, (text,))
+    return Model(loss, params, (text,), heads)
 
 
 def _attention(library: Any, p: Any, x: Any, hidden: Any, heads: int) -> Any:

@@ -68,7 +68,7 @@ def _gpt(torch: Any, model: Model) -> Any:
     nn, params = torch.nn, model.params
     words, width = params["words"].shape
     tokens = len(params["places"])
-    heads = 6
+    heads = model.heads
 
     class Block(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import pytest
 
 import fnx
 from fnx_cuda.check import command
+from fnx_cuda.check.bandwidth import CASES, copied
 from fnx_cuda.check.report import Row, Setting, asked, table
 
 
 @pytest.mark.cuda
 def test_questions_are_answered(gpus, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "_emulated", command._machine)  # it is there already
+    monkeypatch.setattr(command, "_emulated", nullcontext)  # it is there already
     file = tmp_path / "answers.json"
     names = ["replays", "several_devices", "launch_cost"]
     assert command.main(["--emulator", "--json", str(file), "--only", *names]) == 0
@@ -43,6 +45,12 @@ def test_the_table():
     assert table([row]).splitlines()[-1] == (
         "| speed | x | 0.5 of y ✓ | ≥ 0.4 | torch 0.25 |"
     )
+
+
+def test_what_is_measured_is_not_optimised_away():
+    x = fnx.ShapeDtypeStruct((64, 64), "float32")
+    for function in (copied, *(function for _, function, *_ in CASES)):
+        assert " 0 steps" not in fnx.jit(function).lower(x).as_text("plan")
 
 
 def test_no_gpu_is_told(capsys, monkeypatch):
