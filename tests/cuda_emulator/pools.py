@@ -173,7 +173,6 @@ class MemoryPool:
         self._used = 0
         self._total = 0
         self._limit = 0
-        self._lock = threading.RLock()
 
     def malloc(self, size: int) -> MemoryPointer:
         """A pointer to `size` bytes for the current stream."""
@@ -183,11 +182,14 @@ class MemoryPool:
             return MemoryPointer(UnownedMemory(0, 0, None, machine().device), 0)
         rounded = -(-size // ROUND) * ROUND
         stream = get_current_stream().state
-        with self._lock:
+        # With the machine's lock: another thread must not take what is given back here
+        # before it is marked.
+        here = machine()
+        with here.lock:
             block = self._take(rounded, stream)
             self._used += rounded
-        with machine().call():
-            _mark(block, ALLOCATED, size)
+            with here.call():
+                _mark(block, ALLOCATED, size)
         return MemoryPointer(PooledMemory(block, rounded, self), 0)
 
     def _take(self, size: int, stream: StreamState) -> _Block:
@@ -216,19 +218,20 @@ class MemoryPool:
         return block
 
     def _take_back(self, block: _Block) -> None:
-        with self._lock:
+        here = machine()
+        with here.lock:
             self._used -= block.memory.size
-            if block.memory._machine is not machine() or machine().error:
+            if block.memory._machine is not here or here.error:
                 self._total -= block.memory.size
                 self._blocks.discard(block)
                 return
             key = block.stream.device, block.stream.handle
             self._free.setdefault(key, []).append(block)
-        machine().finalize(lambda: _mark(block, UNALLOCATED, block.memory.size))
+            here.finalize(lambda: _mark(block, UNALLOCATED, block.memory.size))
 
     def free_all_blocks(self, stream: Any = None) -> None:
         """cudaFree what is not in use."""
-        with self._lock:
+        with machine().lock:
             blocks = [b for free in self._free.values() for b in free]
             self._free.clear()
             self._total -= sum(b.memory.size for b in blocks)

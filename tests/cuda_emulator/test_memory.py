@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import re
+import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,6 +157,27 @@ def test_a_freed_block_is_not_to_be_used(cupy, launch):
     text = text.replace("{", "{ float* x = (float*)at;")
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="IllegalAddress"):
         launch(text, 1, 32, np.uint64(address), np.float32(1))
+
+
+def test_a_block_that_is_given_back_goes_to_one_thread_at_a_time(cupy, monkeypatch):
+    pool, machine = cupy.cuda.MemoryPool(), emulator.machine()
+    taken: list[Any] = []
+    finalize, other = machine.finalize, threading.Thread()
+
+    def slowly(act):
+        nonlocal other
+        other = threading.Thread(target=lambda: taken.append(pool.malloc(100)))
+        other.start()
+        other.join(0.3)
+        finalize(act)
+
+    first = pool.malloc(100)
+    address = first.ptr
+    monkeypatch.setattr(machine, "finalize", slowly)
+    del first
+    other.join()
+    assert taken[0].ptr == address
+    cupy.cuda.runtime.memset(address, 0, 100)  # it is allocated
 
 
 def test_a_pool_gives_blocks_in_the_order_of_its_stream(cupy, launch):
