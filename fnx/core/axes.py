@@ -2,24 +2,27 @@
 
 `vmap(axis_name=)`, `pmap` and `shard_map` bind a name to a size while they trace; a
 collective looks its axis up when it is called, so that a name nobody bound is an error
-at the user's line. Receives names and sizes, gives sizes. Next on the walk:
-`fnx/ops/collective.py`.
+at the user's line. Where a program runs as one of several replicas, its thread has a
+`Communicator` for each axis. Receives names and sizes, gives sizes and communicators.
+Next on the walk: `fnx/ops/collective.py`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
 from fnx import errors
 from fnx.core import hooks
+from fnx.core.communicator import Communicator
 
 
 class _Bound(threading.local):
-    """Per thread: the bound axes, outermost first."""
+    """Per thread: the bound axes, outermost first, and who is met along them."""
 
     axes: tuple[tuple[Hashable, int], ...] = ()
+    members: Mapping[Hashable, Communicator] | None = None
 
 
 _bound = _Bound()
@@ -69,3 +72,27 @@ def axis_size(name: Hashable) -> int:
             "name",
         )
     )
+
+
+@contextmanager
+def replica(members: Mapping[Hashable, Communicator]) -> Iterator[None]:
+    """A context in which this thread runs one replica of a program.
+
+    `members` has a communicator for each of the program's axes.
+    """
+    before = _bound.members
+    _bound.members = members
+    try:
+        yield
+    finally:
+        _bound.members = before
+
+
+def is_replica() -> bool:
+    """Whether this thread runs one of several replicas."""
+    return _bound.members is not None
+
+
+def communicator(name: Hashable) -> Communicator | None:
+    """Who is met along an axis; `None` where this is no replica of several."""
+    return None if _bound.members is None else _bound.members.get(name)

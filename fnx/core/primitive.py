@@ -100,6 +100,13 @@ class Primitive:
         """The value in NumPy: eager path, constant folding, oracle of the tests."""
         raise self.missing("reference")
 
+    def write(self, outputs: Sequence[Any], *arrays: Any, **params: Any) -> None:
+        """Writes the value into NumPy arrays: what a step on the host does."""
+        values = self.reference(*arrays, **params)
+        many = values if self.multiple else (values,)
+        for out, value in zip(outputs, many, strict=True):
+            out[...] = value
+
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
     ) -> tuple[Any, Any]:

@@ -190,11 +190,9 @@ def _run_host(step: Hosted, operands: int) -> None:
         item.value if isinstance(item, Literal) else _view(next(addresses), type)
         for item, type in rows
     ]
+    outputs = [_view(next(addresses), type) for type in step.output_types]
     with np.errstate(all="ignore"):
-        results = step.primitive.reference(*inputs, **step.params)
-    many = results if step.primitive.multiple else (results,)
-    for type, value in zip(step.output_types, many, strict=True):
-        _view(next(addresses), type)[...] = value
+        step.primitive.write(outputs, *inputs, **step.params)
 
 
 def _view(address: int | None, type: Any) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core import axes
+from fnx.core.communicator import Alone, Communicator
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
@@ -59,6 +60,28 @@ class _Collective(Primitive):
         size = axes.axis_size(axis_name) if axis_size is None else axis_size
         return bind(self, (x,), {"axis_name": axis_name, "axis_size": size})
 
+    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
+        """This replica's value, by exchange with the others."""
+        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
+        type = self.infer(ArrayType(np.shape(x), np.asarray(x).dtype), **axis)
+        out = np.empty(type.shape, type.dtype)
+        self.write((out,), x, **axis)
+        return out
+
+    def write(
+        self, outputs: Sequence[Any], x: Any, *, axis_name: Hashable, axis_size: int
+    ) -> None:
+        """Meets the other replicas, each on its thread; the axis may be one alone."""
+        self.exchange(members(self, axis_name, axis_size), _whole(x), outputs[0])
+
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """The collective of this replica's array and those of others."""
+        raise self.missing("exchange")
+
+    def steps(self, plan: Any, x: Any, **params: Any) -> None:
+        """A call of the communicator of the thread that runs the plan."""
+        plan.host()
+
     def batch(
         self,
         axis: MappedAxis,
@@ -96,17 +119,6 @@ class _Collective(Primitive):
         axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
         return self(*primals, **axis), self(*tangents, **axis)
 
-    def alone(self, axis_name: Hashable, axis_size: int) -> None:
-        """Raises unless the one replica that is there is the whole axis."""
-        if axis_size != 1:
-            raise errors.AxisError(
-                errors.explain(
-                    f"{self.name} over the axis {axis_name!r} of size {axis_size}",
-                    "only one replica is here to compute it",
-                    "run it inside the vmap, pmap or shard_map that binds the axis",
-                )
-            )
-
 
 class _Psum(_Collective):
     """psum: the sum of all replicas' values, the same on each."""
@@ -123,10 +135,9 @@ class _Psum(_Collective):
             )
         return x
 
-    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
-        """The value itself: the axis has one replica."""
-        self.alone(axis_name, axis_size)
-        return np.asarray(x)
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """A sum in the order of the replicas."""
+        others.all_reduce(x, out, "sum")
 
     def transpose(
         self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
@@ -155,8 +166,9 @@ class _Extreme(_Collective):
 
     linear = False
 
-    def __init__(self, name: str, reduce: Callable[..., Any]) -> None:
+    def __init__(self, name: str, op: str, reduce: Callable[..., Any]) -> None:
         super().__init__(name)
+        self.op = op
         self.reduce = reduce
 
     def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
@@ -171,7 +183,9 @@ class _Extreme(_Collective):
             )
         return x
 
-    reference = _Psum.reference
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """The extreme of all."""
+        others.all_reduce(x, out, self.op)
 
     def jvp(
         self,
@@ -209,10 +223,9 @@ class _AllGather(_Collective):
         """A new leading axis of the size of the named one."""
         return x.with_shape((axis_size, *x.shape))
 
-    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
-        """A leading axis of size 1."""
-        self.alone(axis_name, axis_size)
-        return np.asarray(x)[None]
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """The rows of all."""
+        others.all_gather(x, out)
 
     def transpose(
         self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
@@ -253,10 +266,9 @@ class _PsumScatter(_Scattered):
             x.shape[1:]
         )
 
-    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
-        """The one row."""
-        self.alone(axis_name, axis_size)
-        return x[0]
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """A sum in the order of the replicas."""
+        others.reduce_scatter(x, out)
 
     def transpose(
         self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
@@ -281,7 +293,9 @@ class _AllToAll(_Scattered):
         self.check_rows(x, axis_name, axis_size)
         return x
 
-    reference = _Psum.reference
+    def exchange(self, others: Communicator, x: Any, out: Any) -> None:
+        """Rows for rows."""
+        others.all_to_all(x, out)
 
     def transpose(
         self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
@@ -342,9 +356,25 @@ class _Ppermute(Primitive):
     def reference(
         self, x: Any, *, axis_name: Hashable, axis_size: int, perm: Replicas
     ) -> Any:
-        """The value itself, or zeros if nobody sends it."""
-        psum.alone(axis_name, axis_size)
-        return np.asarray(x) if perm else np.zeros_like(x)
+        """What this replica is sent."""
+        out = np.empty_like(np.asarray(x))
+        self.write((out,), x, **_params(axis_name, axis_size, perm))
+        return out
+
+    def write(
+        self,
+        outputs: Sequence[Any],
+        x: Any,
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        perm: Replicas,
+    ) -> None:
+        """Meets the other replicas."""
+        others = members(self, axis_name, axis_size)
+        others.permute(_whole(x), outputs[0], perm)
+
+    steps = _Collective.steps
 
     def jvp(
         self,
@@ -417,9 +447,12 @@ class _AxisIndex(Primitive):
         return self(axis_name=axis_name, axis_size=axis_size), None
 
     def reference(self, *, axis_name: Hashable, axis_size: int) -> Any:
-        """0: the axis has one replica."""
-        psum.alone(axis_name, axis_size)
-        return np.zeros((), np.int32)
+        """The rank of this replica."""
+        return np.asarray(members(self, axis_name, axis_size).rank, np.int32)
+
+    def steps(self, plan: Any, **params: Any) -> None:
+        """The rank of the thread that runs the plan."""
+        plan.host()
 
     def batch(
         self,
@@ -440,6 +473,27 @@ def pmean(x: Any, axis_name: Hashable) -> Any:
     """The mean of all replicas' floating-point values, the same on each."""
     total = psum(x, axis_name=axis_name)
     return div(total, _number(axes.axis_size(axis_name), total.dtype))
+
+
+def members(primitive: Primitive, axis_name: Hashable, axis_size: int) -> Communicator:
+    """Who is met along an axis; raises where the other replicas are not there."""
+    found = axes.communicator(axis_name)
+    if found is not None:
+        return found
+    if axis_size == 1:
+        return Alone()
+    raise errors.AxisError(
+        errors.explain(
+            f"{primitive.name} over the axis {axis_name!r} of size {axis_size}",
+            "only one replica is here to compute it",
+            "run it inside the vmap, pmap or shard_map that binds the axis",
+        )
+    )
+
+
+def _whole(x: Any) -> Any:
+    """A value as a contiguous NumPy array; a literal is a number."""
+    return np.ascontiguousarray(x).reshape(np.shape(x))
 
 
 def _params(axis_name: Hashable, axis_size: int, perm: Replicas) -> dict[str, Any]:
@@ -484,8 +538,8 @@ def _follows(before: int, row: int) -> bool:
 
 
 psum = _Psum("psum")
-pmax = _Extreme("pmax", reduce_max)
-pmin = _Extreme("pmin", reduce_min)
+pmax = _Extreme("pmax", "max", reduce_max)
+pmin = _Extreme("pmin", "min", reduce_min)
 all_gather = _AllGather("all_gather")
 psum_scatter = _PsumScatter("psum_scatter")
 all_to_all = _AllToAll("all_to_all")
