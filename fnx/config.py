@@ -114,6 +114,18 @@ OPTIONS: Mapping[str, Option] = {
         "where programs run; None is the first GPU, if there is one, else the CPU",
         variable="FNX_DEFAULT_DEVICE",
     ),
+    "cpu_devices": Option(
+        1,
+        "how many CPU devices there are, for pmap and shard_map",
+        variable="FNX_CPU_DEVICES",
+        values=range(1, 1025),
+    ),
+    "collective_timeout": Option(
+        300,
+        "how many seconds a replica waits for the others at a collective",
+        variable="FNX_COLLECTIVE_TIMEOUT",
+        values=range(1, 2**20),
+    ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
 
@@ -152,6 +164,8 @@ class Config:
     log_compiles: bool
     explain_cache_misses: bool
     default_device: Any
+    cpu_devices: int
+    collective_timeout: int
     check: bool
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

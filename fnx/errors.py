@@ -103,6 +103,10 @@ class DeviceMemoryError(DeviceError, MemoryError):
     """A device has no memory left for an array or a program."""
 
 
+class CollectiveError(FnxError, RuntimeError):
+    """Replicas of a program that do not meet: one is missing, or calls another."""
+
+
 class CompileError(FnxError, RuntimeError):
     """CUDA C that does not compile, or nothing there to compile it.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from fnx.cpu.library import (
 )
 from fnx.cpu.python import CALL, SERVE
 from fnx.cpu.threads import cpus, num_threads
-from fnx.cpu.workers import run_address
+from fnx.cpu.workers import divided, run_address
 from fnx.records import record
 from fnx.runtime.backend import CallForm
 from fnx.runtime.plan import (
@@ -67,6 +68,9 @@ class Compiled:
     rounds: float
 
 
+_NONE: Mapping[int, np.ndarray[Any, Any]] = {}
+
+
 class CpuBackend:
     """Prints plans as LLVM IR and compiles them in this process."""
 
@@ -95,6 +99,14 @@ class CpuBackend:
     def load(self, compiled: Compiled) -> _NativePlan:
         """The plan as one native call."""
         return _NativePlan(compiled)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array whose memory was used before, if it is large."""
+        return memory.empty(shape, dtype)
+
+    def divided(self, count: int) -> AbstractContextManager[None]:
+        """Has each of so many threads be helped by its share of the workers."""
+        return divided(count)
 
     def as_text(self, plan: Plan, stage: str) -> str:
         """The plan's LLVM IR ("llvm") or machine code as assembly ("asm")."""
@@ -132,9 +144,14 @@ class _NativePlan:
             return blas_threads_address(symbol)
         return blas_address(symbol)
 
-    def __call__(self, inputs: Arrays) -> list[np.ndarray[Any, Any]]:
-        """The output buffers for these inputs."""
-        outputs = [memory.empty(t.shape, t.dtype) for t in self.plan.buffers]
+    def __call__(
+        self, inputs: Arrays, given: Mapping[int, np.ndarray[Any, Any]] = _NONE
+    ) -> list[np.ndarray[Any, Any]]:
+        """The output buffers for these inputs; those of some numbers may be given."""
+        outputs = [
+            memory.empty(t.shape, t.dtype) if n not in given else given[n]
+            for n, t in enumerate(self.plan.buffers)
+        ]
         arena = self._arena()
         everything = [*inputs, *outputs, arena]
         pointers = (ctypes.c_void_p * len(everything))(

@@ -13,7 +13,9 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from fnx.cpu import jit, threads
@@ -23,6 +25,34 @@ from fnx.cpu.pool import pool_text
 def has_pool() -> bool:
     """Whether there are POSIX threads."""
     return sys.platform != "win32"
+
+
+@contextmanager
+def divided(count: int) -> Iterator[None]:
+    """A context in which `count` threads call the pool, and share the CPU.
+
+    It has one number of threads for all of them, and serves one of them at a time.
+    """
+    share = max(1, threads.num_threads() // count)
+    with _dividing:
+        _shares.append(share)
+        _tell_share()
+    try:
+        yield
+    finally:
+        with _dividing:
+            _shares.remove(share)
+            _tell_share()
+
+
+_dividing = threading.Lock()
+_shares: list[int] = []
+
+
+def _tell_share() -> None:
+    """Tells the pool, if there is one, the smallest share."""
+    if has_pool() and _pool.cache_info().currsize:
+        _tell(_pool(), threads.num_threads())
 
 
 def run_address() -> int:
@@ -47,5 +77,6 @@ def _call(pool: jit.Library, name: str) -> Callable[[], None]:
 
 
 def _tell(pool: jit.Library, number: int) -> None:
-    """Writes the number of threads where the pool reads it."""
+    """Writes the number of threads, or a share, where the pool reads it."""
+    number = min([number, *_shares])
     ctypes.c_int32.from_address(pool.address("fnx_threads")).value = number

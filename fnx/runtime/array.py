@@ -16,7 +16,7 @@ from fnx import errors
 from fnx.core.array import Array
 from fnx.core.types import ArrayType
 from fnx.dtypes import as_dtype
-from fnx.runtime.device import CPU, Device, Placement, placed
+from fnx.runtime.device import CPU, Device, Placement
 
 
 class ConcreteArray(Array):
@@ -65,11 +65,16 @@ class ConcreteArray(Array):
     def delete(self) -> None:
         """Gives the memory back; the array cannot be used any more."""
         self._data = np.empty(0, np.uint8)
-        self.__class__ = DeletedArray
+        self.__class__ = self._gone
+
+    @property
+    def _gone(self) -> Any:
+        """The class of such an array without memory."""
+        return DeletedArray
 
     def is_deleted(self) -> bool:
         """Whether the memory has been given back."""
-        return isinstance(self, DeletedArray)
+        return isinstance(self, _Deleted)
 
     def __dlpack__(self, **options: Any) -> Any:
         # From version 1.0 on the protocol can say that memory is read-only. An older
@@ -100,20 +105,32 @@ class ConcreteArray(Array):
         return _restore, (np.array(self._numpy()), self.type)
 
 
-class CommittedArray(ConcreteArray):
-    """An array that was put on the CPU where there are other devices.
+class HostArray(ConcreteArray):
+    """An array that is on a certain CPU device, because somebody said so.
 
     Native calls do not know it, so that what is done with it goes through Python.
     """
 
-    __slots__ = ()
+    __slots__ = ("placement",)
 
-    placement = placed(CPU, True)
+    placement: Placement
+
+    def __init__(
+        self, data: np.ndarray[Any, Any], type: ArrayType, placement: Placement
+    ) -> None:
+        super().__init__(data, type)
+        self.placement = placement
+
+    @property
+    def _gone(self) -> Any:
+        return DeletedHostArray
 
 
-def committed(array: ConcreteArray) -> ConcreteArray:
-    """The array in host memory as one that was put there."""
-    return CommittedArray(array._numpy(), array.type)
+def at_host(array: ConcreteArray, placement: Placement | None) -> ConcreteArray:
+    """The array in host memory as one that is at a place; `None` is anywhere."""
+    if placement is None or (placement.device is CPU and not placement.committed):
+        return array
+    return HostArray(array._numpy(), array.type, placement)
 
 
 def deleted(type: ArrayType) -> Exception:
@@ -128,10 +145,10 @@ def deleted(type: ArrayType) -> Exception:
     )
 
 
-class DeletedArray(ConcreteArray):
-    """What an array turns into when its memory has been given away."""
-
+class _Deleted:
     __slots__ = ()
+
+    type: ArrayType
 
     def _numpy(self) -> np.ndarray[Any, Any]:
         raise deleted(self.type)
@@ -140,6 +157,18 @@ class DeletedArray(ConcreteArray):
         return f"Array(deleted, {self.type})"
 
     __str__ = __repr__
+
+
+class DeletedArray(_Deleted, ConcreteArray):
+    """What an array turns into when its memory has been given away."""
+
+    __slots__ = ()
+
+
+class DeletedHostArray(_Deleted, HostArray):
+    """What an array on a certain CPU device turns into then."""
+
+    __slots__ = ()
 
 
 # Making eager calls native takes as long as some thousand of them take in Python, so

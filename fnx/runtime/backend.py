@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -173,9 +174,14 @@ class NativeProgram(Protocol):
     outputs: tuple[Output, ...]
 
     def __call__(
-        self, inputs: Sequence[np.ndarray[Any, Any]]
+        self,
+        inputs: Sequence[np.ndarray[Any, Any]],
+        given: Mapping[int, np.ndarray[Any, Any]] = ...,
     ) -> list[np.ndarray[Any, Any]]:
-        """The plan's output buffers for arrays of its input types."""
+        """The plan's output buffers for arrays of its input types.
+
+        `given` has arrays for those of some numbers; the others are new.
+        """
         ...
 
     def call_path(self, form: CallForm) -> CallPath | None:
@@ -212,6 +218,14 @@ class Backend(Compiler, Protocol):
 
     def load(self, compiled: Any) -> NativeProgram:
         """The plan as one native call."""
+        ...
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A NumPy array that is not initialised, whose memory was used before."""
+        ...
+
+    def divided(self, count: int) -> AbstractContextManager[None]:
+        """A context in which `count` threads run programs, and share the CPU."""
         ...
 
 

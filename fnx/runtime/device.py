@@ -58,6 +58,7 @@ class Device:
 
 
 CPU = Device(0, "cpu", "cpu")
+"""The first CPU device, where everything is that nobody put anywhere."""
 
 
 class Placement:
@@ -117,11 +118,22 @@ def found(name: str) -> Found:
     return result
 
 
+_cpus = [CPU]
+
+
+def cpus() -> tuple[Device, ...]:
+    """The CPU devices: as many as `fnx.config.cpu_devices` says."""
+    count = config.cpu_devices
+    while len(_cpus) < count:
+        _cpus.append(Device(len(_cpus), "cpu", "cpu"))
+    return tuple(_cpus[:count])
+
+
 @cache
 def devices_of(name: str) -> tuple[Device, ...]:
     """The devices of a backend."""
     if name == "cpu":
-        return (CPU,)
+        return cpus()
     platform = device_platforms()[name]
     kinds = enumerate(found(name).kinds)
     return tuple([Device(i, platform, kind, 0, name) for i, kind in kinds])
@@ -147,7 +159,7 @@ def devices(name: str | None = None) -> tuple[Device, ...]:
     if name is None:
         return devices_of(default_device().backend)
     if name == "cpu":
-        return (CPU,)
+        return cpus()
     platforms = device_platforms()
     names = [key for key, kind in platforms.items() if name in (key, kind)]
     for key in names:
@@ -169,8 +181,10 @@ def devices(name: str | None = None) -> tuple[Device, ...]:
 
 
 def others() -> bool:
-    """Whether there is any device but the CPU."""
-    return any(devices_of(name) for name in device_platforms())
+    """Whether there is any device but the first CPU."""
+    return config.cpu_devices > 1 or any(
+        devices_of(name) for name in device_platforms()
+    )
 
 
 def named(what: Any, asker: str, names: bool = True) -> Device:
@@ -248,6 +262,7 @@ class _Default:
 
 _default = _Default()
 options.changed["default_device"] = _default.change
+options.changed["cpu_devices"] = devices_of.cache_clear
 
 _chosen: ContextVar[Device | None] = ContextVar("fnx_default_device", default=None)
 

@@ -21,7 +21,7 @@ from fnx.core.types import ArrayType
 from fnx.dtypes import as_dtype
 from fnx.errors import Source
 from fnx.records import record
-from fnx.runtime.array import ConcreteArray, committed, deleted, from_numpy, wrap
+from fnx.runtime.array import ConcreteArray, at_host, deleted, from_numpy, wrap
 from fnx.runtime.backend import Buffer, device_backend
 from fnx.runtime.device import CPU, Placement, default, devices_of, found, placed
 
@@ -226,11 +226,9 @@ def put(x: ConcreteArray, placement: Placement) -> ConcreteArray:
     if x.placement is placement:
         return x
     device = placement.device
-    if device is CPU:
-        if x.device is CPU and not placement.committed:
-            return x
+    if device.backend == "cpu":
         found = x if x.__class__ is ConcreteArray else wrap(x._numpy(), x.type)
-        return committed(found) if placement.committed else found
+        return at_host(found, placement)
     origin = x.origin if isinstance(x, DeviceArray) else None
     result = DeviceArray(buffer_at(x, placement), x.type, placement, origin)
     if isinstance(x, DeviceArray) and x.device is device:

@@ -26,7 +26,7 @@ from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
 from fnx.core.types import ArrayType
 from fnx.runtime import eager
-from fnx.runtime.array import ConcreteArray, committed, wrap
+from fnx.runtime.array import ConcreteArray, at_host, wrap
 from fnx.runtime.backend import CallForm, CallPath, device_platforms
 from fnx.runtime.device import Placement
 
@@ -75,6 +75,32 @@ class Executable:
         buffers = self.native([x._numpy() for x in arrays])
         return tuple([_output(o, arrays, buffers) for o in self.native.outputs])
 
+    def run_into(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        outputs: Sequence[np.ndarray[Any, Any]],
+    ) -> None:
+        """Writes the outputs for NumPy arrays into arrays, which are contiguous."""
+        if self.native is None:
+            for out, value in zip(
+                outputs, run_reference(self.program, arrays), strict=True
+            ):
+                out[...] = value
+            return
+        ends = list(zip(self.native.outputs, outputs, strict=True))
+        given: dict[int, Any] = {}
+        for output, out in ends:
+            if output.role == "buffer":
+                given.setdefault(output.index, out)
+        buffers = self.native(arrays, given)
+        for output, out in ends:
+            if output.literal is not None:
+                out[...] = output.literal.value
+            elif output.role == "input":
+                out[...] = arrays[output.index].reshape(out.shape)
+            elif buffers[output.index] is not out:
+                out[...] = buffers[output.index].reshape(out.shape)
+
     def run_at(
         self,
         arrays: Sequence[ConcreteArray],
@@ -87,10 +113,7 @@ class Executable:
         `what` is what an error of the run says that ran; the memory of arrays that are
         `donated` may be used for the outputs.
         """
-        results = self.run(arrays)
-        return (
-            tuple([committed(x) for x in results]) if placement.committed else results
-        )
+        return tuple([at_host(x, placement) for x in self.run(arrays)])
 
     def call_path(self, form: CallForm) -> CallPath | None:
         """A call path in machine code, if there can be one for this form of call."""

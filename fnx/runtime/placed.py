@@ -20,7 +20,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.families import Elementwise
 from fnx.ops.shape import broadcast_in_dim
 from fnx.runtime import eager
-from fnx.runtime.array import ConcreteArray, committed, deleted, wrap
+from fnx.runtime.array import ConcreteArray, at_host, deleted, wrap
 from fnx.runtime.backend import Buffer, DeviceProgram
 from fnx.runtime.device import CPU, Conflict, Placement, conflict, defaulting, where
 from fnx.runtime.device_array import (
@@ -173,7 +173,7 @@ def evaluate_placed(
     except Conflict as found:
         names = [f"operand {i}" for i in range(len(arrays))]
         raise conflict(primitive.name, arrays, names, found.numbers) from None
-    if placement is None or placement.device is CPU:
+    if placement is None or placement.device.backend == "cpu":
         return _on_host(primitive, operands, params, placement)
     if primitive.compiled:
         all_arrays = [
@@ -192,18 +192,16 @@ def _on_host(
     params: Mapping[str, Any],
     placement: Placement | None,
 ) -> Any:
-    """The result on the CPU, committed to it if the placement is."""
+    """The result on a CPU device."""
     here = [
         x if isinstance(x, Literal) else ConcreteArray(x._numpy(), x.type)
         for x in operands
     ]
     with defaulting(CPU):
         results = eager.evaluate(primitive, tuple(here), params)
-    if placement is None or not placement.committed:
-        return results
     if primitive.multiple:
-        return tuple([committed(x) for x in results])
-    return committed(results)
+        return tuple([at_host(x, placement) for x in results])
+    return at_host(results, placement)
 
 
 # The executables of operations, by backend, primitive, types and params.

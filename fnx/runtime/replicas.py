@@ -1,0 +1,266 @@
+"""Replicas: one program on several CPU devices at once, each in a thread of its own.
+
+Receives the equation that `pmap` or `shard_map` came to (`fnx/control/spmd.py`) and
+whole arrays; every replica reads its part where it is, and writes its part of the
+outputs where it belongs, so that nothing is cut or joined. The first replica runs in
+the thread that called. Next on the walk: `compiling.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
+from itertools import product
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from fnx import errors
+from fnx.control import spmd as control
+from fnx.control.spmd import Axes, Spec, Specs, as_one, names_of, size_of
+from fnx.core import axes as named_axes
+from fnx.core.cache import cached
+from fnx.core.communicator import Communicator
+from fnx.core.program import Program, walk
+from fnx.core.types import ArrayType
+from fnx.records import record
+from fnx.runtime.backend import backend
+from fnx.runtime.exchange import Exchange, Member
+from fnx.runtime.executable import Executable, executable_for
+
+Index = tuple[Any, ...]  # `...`, so that it gives a view, and a slice for each axis
+
+
+@record
+class Replicas:
+    """A program, compiled, and which part of the arrays each replica has.
+
+    `reads` and `writes` have a row for each replica, and in it an index for each input
+    and output; `None` for an output of which another replica's is taken.
+    """
+
+    executable: Executable
+    axes: Axes
+    reads: tuple[tuple[Index, ...], ...]
+    writes: tuple[tuple[Index | None, ...], ...]
+    meets: bool
+
+    def run(self, outputs: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Runs all replicas, and waits for them."""
+        count = len(self.reads)
+        members = self._members() if self.meets else [{}] * count
+
+        def work(rank: int) -> None:
+            self._run_one(rank, members[rank], outputs, arrays)
+
+        together(count, work, self.executable.native is not None)
+
+    def _run_one(
+        self,
+        rank: int,
+        members: dict[Hashable, Communicator],
+        outputs: Sequence[Any],
+        arrays: Sequence[Any],
+    ) -> None:
+        rows = zip(arrays, self.reads[rank], strict=True)
+        inputs = [_contiguous(x[index]) for x, index in rows]
+        types = self.executable.program.output_types
+        ends = [
+            self._memory(*row)
+            for row in zip(outputs, self.writes[rank], types, strict=True)
+        ]
+        failure: BaseException | None = None
+        try:
+            with named_axes.replica(members):
+                self.executable.run_into(inputs, ends)
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            for member in members.values():
+                member.exchange.leave(member.rank, failure)  # type: ignore[attr-defined]
+        for out, index, end in zip(outputs, self.writes[rank], ends, strict=True):
+            if index is not None and end.base is None:  # memory of its own
+                out[index] = end
+
+    def _memory(self, out: Any, index: Index | None, type: ArrayType) -> Any:
+        """Where a replica writes an output: in its place, if that lies together."""
+        if index is not None:
+            part = out[index]
+            if part.flags.c_contiguous:
+                return part
+        native = self.executable.native is not None
+        return (backend().empty if native else np.empty)(type.shape, type.dtype)
+
+    def _members(self) -> list[dict[Hashable, Communicator]]:
+        """For each replica those that it meets along each axis, anew for each run."""
+        ranks = list(product(*[range(size) for _, size in self.axes]))
+        exchanges: dict[Any, Exchange] = {}
+        found: list[dict[Hashable, Communicator]] = []
+        for place in ranks:
+            own: dict[Hashable, Communicator] = {}
+            for axis, (name, size) in enumerate(self.axes):
+                key = (axis, *place[:axis], None, *place[axis + 1 :])
+                if key not in exchanges:
+                    exchanges[key] = Exchange(size, name)
+                own[name] = Member(exchanges[key], place[axis])
+            found.append(own)
+        return found
+
+
+def run(
+    outputs: Sequence[Any],
+    arrays: Sequence[Any],
+    *,
+    program: Program,
+    axes: Axes,
+    ins: Specs,
+    outs: Specs,
+    devices: tuple[str, ...],
+) -> None:
+    """Writes the outputs of `spmd` for NumPy arrays.
+
+    Inside of a replica it runs as one program: the devices are busy.
+    """
+    if named_axes.is_replica():
+        whole = as_one(program, axes, ins, outs)
+        executable_for(whole).run_into([_contiguous(x) for x in arrays], outputs)
+    else:
+        prepared(program, axes, ins, outs).run(outputs, arrays)
+
+
+control.runner = run
+
+
+@cached
+def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas:
+    """A program ready to run on all replicas."""
+    places = list(product(*[range(size) for _, size in axes]))
+    found = [dict(zip([name for name, _ in axes], p, strict=True)) for p in places]
+    given = list(zip(program.input_types, ins, strict=True))
+    made = list(zip(program.output_types, outs, strict=True))
+    return Replicas(
+        executable_for(program),
+        axes,
+        tuple([tuple([_part(t.shape, s, at, axes) for t, s in given]) for at in found]),
+        tuple(
+            [
+                tuple(
+                    [
+                        _part(t.shape, s, at, axes) if _is_first(s, at) else None
+                        for t, s in made
+                    ]
+                )
+                for at in found
+            ]
+        ),
+        any(
+            eqn.primitive.sees_axes and "axis_name" in eqn.params
+            for eqn in walk(program)
+        ),
+    )
+
+
+def _part(
+    shape: tuple[int, ...], spec: Spec, at: dict[Hashable, int], axes: Axes
+) -> Index:
+    """Where the part of a replica lies in the whole array."""
+    index: list[Any] = [...]
+    for n, names in zip(shape, spec, strict=True):
+        number = 0
+        for name in names:
+            number = number * size_of((name,), axes) + at[name]
+        index.append(slice(number * n, number * n + n))
+    return tuple(index)
+
+
+def _is_first(spec: Spec, at: dict[Hashable, int]) -> bool:
+    """Whether a replica is the first along all axes that do not cut an array."""
+    names = names_of(spec)
+    return all(number == 0 for name, number in at.items() if name not in names)
+
+
+def _contiguous(x: Any) -> Any:
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
+# ---------------------------------------------------------------- threads
+
+
+class _Worker:
+    """A thread that runs one replica after the other, for good."""
+
+    def __init__(self, number: int) -> None:
+        self.tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        name = f"fnx-device-{number}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.tasks.get()()
+
+
+_workers: list[_Worker] = []
+_starting = threading.Lock()
+
+
+def together(count: int, work: Callable[[int], None], native: bool) -> None:
+    """Runs `work` of 0, 1, … at once; raises the error of the first one that failed.
+
+    `native` work shares the CPU with its own threads.
+    """
+    failures: list[BaseException | None] = [None] * count
+    ended = threading.Semaphore(0)
+
+    def task(rank: int) -> Callable[[], None]:
+        def run() -> None:
+            _guarded(work, rank, failures)
+            ended.release()
+
+        return run
+
+    with backend().divided(count) if native and count > 1 else nullcontext():
+        with _starting:  # all workers have the runs in the same order
+            while len(_workers) < count - 1:
+                _workers.append(_Worker(len(_workers) + 1))
+            for rank in range(1, count):
+                _workers[rank - 1].tasks.put(task(rank))
+        _guarded(work, 0, failures)
+        for _ in range(1, count):
+            ended.acquire()
+    _raise_first(failures)
+
+
+def _guarded(
+    work: Callable[[int], None], rank: int, failures: list[BaseException | None]
+) -> None:
+    try:
+        work(rank)
+    except BaseException as error:
+        failures[rank] = error
+
+
+def _raise_first(failures: Sequence[BaseException | None]) -> None:
+    """Raises what went wrong first: the error that the others only heard of."""
+    found = [error for error in failures if error is not None]
+    if not found:
+        return
+    own = [error for error in found if not isinstance(error, errors.CollectiveError)]
+    error = (own or found)[0]
+    if len(failures) > 1:
+        error.add_note(f"raised by replica {failures.index(error)} of {len(failures)}")
+    raise error
+
+
+def _forget() -> None:
+    """In a forked process none of the threads is there."""
+    global _starting
+    _workers.clear()
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
