@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         nn,
         optim,
         random,
+        sharding,
         testing,
         tree_util,
     )
@@ -67,9 +68,11 @@ if TYPE_CHECKING:
     from fnx.api.jet import jet
     from fnx.api.misses import no_recompile
     from fnx.api.passes import fwd_and_bwd, hvp
+    from fnx.api.pmap import pmap
     from fnx.api.refs import freeze, new_ref
     from fnx.api.remat import checkpoint, remat
     from fnx.api.scopes import named_call, named_scope
+    from fnx.api.shard_map import make_mesh, shard_map
     from fnx.api.sparse import sparse_hessian, sparse_jacobian
     from fnx.api.switches import (
         checking_leaks,
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
         explain_cache_misses,
         log_compiles,
     )
+    from fnx.runtime.sharding import NamedSharding, Shard
     from fnx.testing.compare import check
 
 __version__ = "0.1.0"
@@ -103,6 +107,7 @@ _LAZY_MODULES = (
     "nn",
     "optim",
     "random",
+    "sharding",
     "testing",
     "tree_util",
 )
@@ -122,12 +127,15 @@ _LAZY_NAMES = {
     "fnx.api.jet": "jet",
     "fnx.api.misses": "no_recompile",
     "fnx.api.passes": "fwd_and_bwd hvp",
+    "fnx.api.pmap": "pmap",
     "fnx.api.refs": "freeze new_ref",
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
+    "fnx.api.shard_map": "make_mesh shard_map",
     "fnx.api.sparse": "sparse_hessian sparse_jacobian",
     "fnx.api.switches": """checking_leaks debug_infs debug_nans explain_cache_misses
         log_compiles""",
+    "fnx.runtime.sharding": "NamedSharding Shard",
     "fnx.testing.compare": "check",
 }
 _MODULE_OF = {
@@ -137,6 +145,8 @@ _MODULE_OF = {
 __all__ = [
     "Array",
     "Device",
+    "NamedSharding",
+    "Shard",
     "ShapeDtypeStruct",
     "ad_checkpoint",
     "block_until_ready",
@@ -197,6 +207,7 @@ __all__ = [
     "local_devices",
     "log_compiles",
     "make_jaxpr",
+    "make_mesh",
     "named_call",
     "named_scope",
     "new_ref",
@@ -205,12 +216,15 @@ __all__ = [
     "num_threads",
     "numpy",
     "optim",
+    "pmap",
     "process_count",
     "process_index",
     "pure_callback",
     "random",
     "remat",
     "set_num_threads",
+    "shard_map",
+    "sharding",
     "sparse_hessian",
     "sparse_jacobian",
     "testing",

@@ -30,6 +30,7 @@ BUILTIN = {
     errors.CheckError: ValueError,
     errors.KeyReuseError: ValueError,
     errors.StepLimitError: RuntimeError,
+    errors.CollectiveError: RuntimeError,
     errors.NonFiniteError: FloatingPointError,
     errors.DifferenceError: AssertionError,
     errors.RecompileError: RuntimeError,

@@ -21,6 +21,7 @@ from fnx.runtime import device as where
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, Placement, placed
 from fnx.runtime.device_array import DeviceArray, on_default, put
+from fnx.runtime.sharding import Sharding, SingleDeviceSharding, sharded
 
 T = TypeVar("T")
 
@@ -118,7 +119,8 @@ def process_count(backend: str | None = None) -> int:
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of a tree as arrays on a device; NumPy arrays are copied.
 
-    `device` is a device, or a tree of devices and `None` that is a prefix of `x`.
+    `device` is a device or a sharding (`fnx.sharding.NamedSharding`: the array in
+    parts), or a tree of them and `None` that is a prefix of `x`.
     Arrays that are put on a device are committed to it: programs run where their
     committed arrays are. Without a device (`None`), arrays stay where they are, and
     what is no array comes to the default device, where nothing holds it. Copying
@@ -140,22 +142,28 @@ def device_put(x: Any, device: Any = None) -> Any:
     return treedef.unflatten([_put(*row) for row in rows])
 
 
-def _devices(device: Any, x: Any, count: int) -> list[Device | None]:
-    """The device of each leaf."""
-    if device is None or isinstance(device, Device):
+def _devices(device: Any, x: Any, count: int) -> list[Device | Sharding | None]:
+    """The device or sharding of each leaf."""
+    if device is None or isinstance(device, Device | Sharding):
         given = [device] * count
     else:
         given = tree.broadcast_prefix(device, x, "device", is_leaf=_is_device)
-    return [
-        None if d is None else where.named(d, "device_put", names=False) for d in given
-    ]
+    return [_wanted(d) for d in given]
+
+
+def _wanted(device: Any) -> Device | Sharding | None:
+    if isinstance(device, SingleDeviceSharding):
+        return device.device
+    if device is None or isinstance(device, Sharding):
+        return device
+    return where.named(device, "device_put", names=False)
 
 
 def _is_device(x: Any) -> bool:
-    return isinstance(x, Device)
+    return isinstance(x, Device | Sharding)
 
 
-def _put(leaf: Any, x: Array, device: Device | None, name: str) -> Array:
+def _put(leaf: Any, x: Array, device: Device | Sharding | None, name: str) -> Array:
     if isinstance(x, Tracer):
         if device is not None:
             raise errors.ArgumentError(
@@ -167,6 +175,9 @@ def _put(leaf: Any, x: Array, device: Device | None, name: str) -> Array:
             )
         return x
     assert isinstance(x, ConcreteArray)
+    if isinstance(device, Sharding):
+        device.shard_shape(x.shape)  # raises where it cannot be cut so
+        return sharded(x._numpy(), x.type, device)
     if device is not None:
         return put(x, _committed(device))
     return x if isinstance(leaf, Array) else on_default(x)

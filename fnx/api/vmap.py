@@ -73,12 +73,12 @@ def vmap(
     Array([10., 20.], dtype=float64)
     """
     check_callable("vmap", fun)
-    in_axes = _check_axes("in_axes", in_axes)
-    out_axes = _check_axes("out_axes", out_axes)
+    in_axes = check_axes("vmap", "in_axes", in_axes)
+    out_axes = check_axes("vmap", "out_axes", out_axes)
 
     def mapped_function(*args: Any, **kwargs: Any) -> Any:
         leaves = _mapped_leaves(fun, in_axes, args, kwargs)
-        axis = MappedAxis(axis_name, _common_size(leaves, axis_size))
+        axis = MappedAxis(axis_name, common_size("vmap", leaves, axis_size))
         in_tree = tree.structure((args, kwargs))
         outputs, flags, out_tree = _run(fun, axis, leaves, in_tree)
         return out_tree.unflatten(_placed(axis, outputs, flags, out_tree, out_axes))
@@ -86,7 +86,7 @@ def vmap(
     return errors.api_boundary(functools.wraps(fun)(mapped_function))
 
 
-def _check_axes(option: str, axes: Axes) -> Axes:
+def check_axes(asker: str, option: str, axes: Axes) -> Axes:
     """`in_axes` or `out_axes` with lists at the top as tuples, after a check."""
     if isinstance(axes, list):
         axes = tuple(axes)
@@ -94,7 +94,7 @@ def _check_axes(option: str, axes: Axes) -> Axes:
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise errors.ArgumentError(
                 errors.explain(
-                    f"vmap: {option}={axes!r}",
+                    f"{asker}: {option}={axes!r}",
                     f"axes are integers or None, got {axis!r}",
                 )
             )
@@ -121,24 +121,26 @@ def _mapped_leaves(
     prefix = tree.broadcast_prefix(in_axes, args, "vmap's in_axes")
     axes = prefix + [0] * (len(leaves) - len(prefix))
     names = call_names(fun, args, kwargs)
-    return [_leaf(*row) for row in zip(names, leaves, axes, strict=True)]
+    rows = zip(names, leaves, axes, strict=True)
+    return [mapped_leaf("vmap", *row) for row in rows]
 
 
-def _leaf(name: str, value: Any, axis: int | None) -> MappedLeaf:
+def mapped_leaf(asker: str, name: str, value: Any, axis: int | None) -> MappedLeaf:
+    """A leaf with its mapped axis counted from 0; what is mapped must be an array."""
     if axis is None:
         return MappedLeaf(name, value, None)
     fix = "give it None in in_axes, so that all members share it"
-    array = as_array(value, "vmap", name, fix)
+    array = as_array(value, asker, name, fix)
     if not -array.ndim <= axis < array.ndim:
         raise errors.AxisError(
             errors.explain(
-                f"vmap: {name} is {array.type}", f"it has no axis {axis} to map", fix
+                f"{asker}: {name} is {array.type}", f"it has no axis {axis} to map", fix
             )
         )
     return MappedLeaf(name, array, axis % array.ndim)
 
 
-def _common_size(leaves: Sequence[MappedLeaf], axis_size: int | None) -> int:
+def common_size(asker: str, leaves: Sequence[MappedLeaf], axis_size: int | None) -> int:
     """The length that all mapped axes have."""
     mapped = [leaf for leaf in leaves if leaf.axis is not None]
     sizes = {leaf.size for leaf in mapped}
@@ -147,7 +149,7 @@ def _common_size(leaves: Sequence[MappedLeaf], axis_size: int | None) -> int:
     if not sizes:
         raise errors.ArgumentError(
             errors.explain(
-                "vmap: no argument is mapped",
+                f"{asker}: no argument is mapped",
                 "in_axes is None for all of them",
                 "map an argument, or pass axis_size",
             )
@@ -159,7 +161,7 @@ def _common_size(leaves: Sequence[MappedLeaf], axis_size: int | None) -> int:
         if axis_size is not None:
             rows.append(f"axis_size is {axis_size}")
         raise errors.ShapeError(
-            "vmap: the mapped axes must have equal sizes:\n  " + "\n  ".join(rows)
+            f"{asker}: the mapped axes must have equal sizes:\n  " + "\n  ".join(rows)
         )
     return sizes.pop()
 

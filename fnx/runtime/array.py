@@ -54,6 +54,27 @@ class ConcreteArray(Array):
         """The one device that it is on, as a set."""
         return {self.device}
 
+    @property
+    def sharding(self) -> Any:
+        """How it is cut, and where its parts are (`fnx.sharding`)."""
+        return _sharding().sharding_of(self)
+
+    @property
+    def addressable_shards(self) -> list[Any]:
+        """Its parts on the devices of this process."""
+        shards: list[Any] = _sharding().shards_of(self)
+        return shards
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all its parts are on devices of this process."""
+        return bool(self.sharding.is_fully_addressable)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each of its devices has all of it."""
+        return bool(self.sharding.is_fully_replicated)
+
     def block_until_ready(self) -> ConcreteArray:
         """Itself: operations on the CPU have ended when they return."""
         return self
@@ -74,7 +95,7 @@ class ConcreteArray(Array):
 
     def is_deleted(self) -> bool:
         """Whether the memory has been given back."""
-        return isinstance(self, _Deleted)
+        return isinstance(self, Deleted)
 
     def __dlpack__(self, **options: Any) -> Any:
         # From version 1.0 on the protocol can say that memory is read-only. An older
@@ -133,6 +154,13 @@ def at_host(array: ConcreteArray, placement: Placement | None) -> ConcreteArray:
     return HostArray(array._numpy(), array.type, placement)
 
 
+def _sharding() -> Any:
+    # lazy: few look at parts of arrays
+    from fnx.runtime import sharding  # lazy: see above
+
+    return sharding
+
+
 def deleted(type: ArrayType) -> Exception:
     """The error for the use of an array whose memory has been given back."""
     return errors.ArgumentError(
@@ -145,7 +173,9 @@ def deleted(type: ArrayType) -> Exception:
     )
 
 
-class _Deleted:
+class Deleted:
+    """What the classes of arrays without memory share."""
+
     __slots__ = ()
 
     type: ArrayType
@@ -159,13 +189,13 @@ class _Deleted:
     __str__ = __repr__
 
 
-class DeletedArray(_Deleted, ConcreteArray):
+class DeletedArray(Deleted, ConcreteArray):
     """What an array turns into when its memory has been given away."""
 
     __slots__ = ()
 
 
-class DeletedHostArray(_Deleted, HostArray):
+class DeletedHostArray(Deleted, HostArray):
     """What an array on a certain CPU device turns into then."""
 
     __slots__ = ()

@@ -23,7 +23,7 @@ from fnx.errors import Source
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, at_host, deleted, from_numpy, wrap
 from fnx.runtime.backend import Buffer, device_backend
-from fnx.runtime.device import CPU, Placement, default, devices_of, found, placed
+from fnx.runtime.device import Placement, default, devices_of, found, placed
 
 # What the interface calls the stream whose handle is 0.
 _LEGACY_STREAM = 1

@@ -92,6 +92,10 @@ class Replicas:
             part = out[index]
             if part.flags.c_contiguous:
                 return part
+        return self.empty(type)
+
+    def empty(self, type: ArrayType) -> Any:
+        """A NumPy array of a type, to be written."""
         native = self.executable.native is not None
         return (backend().empty if native else np.empty)(type.shape, type.dtype)
 

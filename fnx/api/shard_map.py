@@ -1,0 +1,361 @@
+"""shard_map: a function that every device of a mesh applies to its part of the arrays.
+
+Receives a function, a mesh, and specs that say how arguments and results are cut along
+the mesh's axes; gives one over whole arrays. Next on the walk: `device.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from fnx import errors, tree
+from fnx.api.arguments import (
+    as_array,
+    call_names,
+    check_callable,
+    leaf_names,
+    name_of,
+    trace_tree,
+)
+from fnx.api.spread import Spread, refuse_bound, replicated
+from fnx.config import config
+from fnx.control.spmd import Axes, Specs, names_of
+from fnx.core.axes import bound_axes, bound_axis
+from fnx.core.primitive import MappedAxis
+from fnx.core.program import Program
+from fnx.core.trace import Tracer
+from fnx.dtypes import default_bits
+from fnx.runtime.device import Device, devices, named
+from fnx.runtime.sharding import (
+    Mesh,
+    PartitionSpec,
+    current_mesh,
+    full_spec,
+    names_in,
+)
+from fnx.transforms.batch import batch_program
+from fnx.tree import PyTreeDef
+
+_CACHE_SIZE = 4096
+
+
+class Sharded:
+    """A function under `shard_map`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        mesh: Mesh | None,
+        in_specs: Any,
+        out_specs: Any,
+        axis_names: Any,
+        check: bool,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._mesh = mesh
+        self._in_specs = in_specs
+        self._out_specs = out_specs
+        self._axis_names = axis_names
+        self._check = check
+        self._entries: dict[Any, tuple[Spread, PyTreeDef]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self._asker}>"
+
+    @property
+    def _asker(self) -> str:
+        return f"shard_map of {name_of(self._function)}"
+
+    def __call__(self, *args: Any) -> Any:
+        """The function's results as whole arrays, for whole arguments."""
+        try:
+            return self._call(args)
+        except BaseException as error:
+            errors.hide_internal(error)
+            raise
+
+    def _call(self, args: tuple[Any, ...]) -> Any:
+        mesh = self._meant()
+        leaves, treedef = tree.flatten(args)
+        names = call_names(self._function, args, {})
+        rows = zip(leaves, names, strict=True)
+        arrays = [as_array(x, self._asker, name) for x, name in rows]
+        key = (
+            mesh,
+            treedef,
+            tuple([x.type for x in arrays]),
+            default_bits(),
+            config.strong_zero,
+            bound_axes(),
+        )
+        found = self._entries.get(key)
+        if found is None:
+            found = self._traced(mesh, treedef, arrays, names)
+            if not any(isinstance(x, Tracer) for x in found[0].captured):
+                while len(self._entries) >= _CACHE_SIZE:
+                    del self._entries[next(iter(self._entries))]
+                self._entries[key] = found
+        spread, out_tree = found
+        return out_tree.unflatten(spread(arrays))
+
+    def _meant(self) -> Mesh:
+        """The mesh that was passed, or that around the call."""
+        mesh = self._mesh or current_mesh()
+        if mesh is None:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker}: there is no mesh",
+                    "none was passed, and none is around the call",
+                    "pass mesh=..., or call it inside `with mesh:`",
+                )
+            )
+        names = self._axis_names
+        if names is not None and {*names} != {*mesh.axis_names}:
+            raise errors.OptionError(
+                errors.explain(
+                    f"{self._asker}: axis_names={names!r}",
+                    f"it runs along all axes of the mesh, {mesh.axis_names!r}",
+                    "leave axis_names out, or use a mesh of those axes",
+                )
+            )
+        return mesh
+
+    def _traced(
+        self,
+        mesh: Mesh,
+        treedef: PyTreeDef,
+        arrays: Sequence[Any],
+        names: Sequence[str],
+    ) -> tuple[Spread, PyTreeDef]:
+        """The function traced for one device, and the tree of its results."""
+        refuse_bound(self._asker, mesh.axis_names)
+        given = _specs(self._asker, "in_specs", self._in_specs, treedef, names, mesh)
+        rows = zip(given, arrays, names, strict=True)
+        ins = tuple(
+            [full_spec(s, x.shape, mesh, name, self._asker) for s, x, name in rows]
+        )
+        types = [
+            x.type.with_shape(_part_shape(x.shape, spec, mesh))
+            for x, spec in zip(arrays, ins, strict=True)
+        ]
+        shown = [f"{name} (a part, by shard_map)" for name in names]
+
+        def run(parts: Sequence[Any]) -> Any:
+            return self._function(*treedef.unflatten(parts))
+
+        with ExitStack() as stack:
+            for name, size in mesh.axes:
+                stack.enter_context(bound_axis(name, size))
+            traced = trace_tree(run, types, asker=self._asker, names=shown)
+        out_names = leaf_names(["the result"], [traced.out_tree])
+        outs = self._outs(mesh, traced.program, traced.out_tree, out_names)
+        held = tuple([replicated(x.shape) for x in traced.captured])
+        if self._check:
+            self._varying(mesh, traced.program, (*held, *ins), outs, out_names)
+        spread = Spread(
+            self._asker,
+            traced.program,
+            traced.captured,
+            mesh,
+            (*held, *ins),
+            outs,
+            (*[f"captured array {n}" for n in range(len(held))], *names),
+            tuple(out_names),
+        )
+        return spread, traced.out_tree
+
+    def _outs(
+        self, mesh: Mesh, program: Program, out_tree: PyTreeDef, names: Sequence[str]
+    ) -> Specs:
+        """How the results are cut."""
+        given = _specs(self._asker, "out_specs", self._out_specs, out_tree, names, mesh)
+        found = []
+        for spec, type, name in zip(given, program.output_types, names, strict=True):
+            if len(spec) > len(type.shape):
+                raise errors.AxisError(
+                    errors.explain(
+                        f"{self._asker}: {name} is {type} on each device",
+                        f"its spec {spec} has an entry for more axes than there are",
+                    )
+                )
+            counts = [1] * len(type.shape)
+            found.append(full_spec(spec, _whole_shape(counts, spec, mesh), mesh, name))
+        return tuple(found)
+
+    def _varying(
+        self,
+        mesh: Mesh,
+        program: Program,
+        ins: Specs,
+        outs: Specs,
+        names: Sequence[str],
+    ) -> None:
+        """Raises where devices may differ in what the specs call one and the same."""
+        for axis, (name, size) in enumerate(mesh.axes):
+            flags = _depends(program, mesh.axes, ins, axis)
+            for spec, varies, out in zip(outs, flags, names, strict=True):
+                if varies and name not in names_of(spec) and size > 1:
+                    raise errors.AxisError(
+                        errors.explain(
+                            f"{self._asker}: out_specs says that {out} is not cut "
+                            f"along {name!r}",
+                            "the devices along that axis may have different values",
+                            f"combine them (fnx.lax.psum, pmean, all_gather), name "
+                            f"{name!r} in out_specs, or pass check_vma=False for that "
+                            "of the first device",
+                        )
+                    )
+
+
+def _depends(program: Program, axes: Axes, ins: Specs, axis: int) -> Sequence[bool]:
+    """Which outputs may differ along one axis of the mesh: those `vmap` would map."""
+    name, size = axes[axis]
+    mapped = tuple([name in names_of(spec) for spec in ins])
+    _, flags = batch_program(program, MappedAxis(name, size), mapped)
+    return flags
+
+
+def _specs(
+    asker: str,
+    option: str,
+    specs: Any,
+    treedef: PyTreeDef,
+    names: Sequence[str],
+    mesh: Mesh,
+) -> list[PartitionSpec]:
+    """The spec of each leaf; raises for what is no spec."""
+    prefix = tree.broadcast_prefix(
+        specs, treedef, f"shard_map's {option}", is_leaf=_is_spec
+    )
+    found = []
+    for spec, name in zip(prefix, names, strict=True):
+        if spec is not None and not isinstance(spec, PartitionSpec):
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{asker}: {option} has {spec!r} for {name}",
+                    "a spec is a PartitionSpec, or None for what is not cut",
+                )
+            )
+        spec = PartitionSpec() if spec is None else spec
+        names_in(spec, mesh, asker, f"{option} for {name}")
+        found.append(spec)
+    return found
+
+
+def _is_spec(x: Any) -> bool:
+    return x is None or isinstance(x, PartitionSpec)
+
+
+def _part_shape(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
+    sizes = mesh.shape
+    counts = [int(np.prod([sizes[name] for name in names])) for names in spec]
+    return tuple([n // count for n, count in zip(shape, counts, strict=True)])
+
+
+def _whole_shape(
+    shape: Sequence[int], spec: PartitionSpec, mesh: Mesh
+) -> tuple[int, ...]:
+    full = (*spec, *[None] * (len(shape) - len(spec)))
+    sizes = mesh.shape
+    found = []
+    for n, entry in zip(shape, full, strict=True):
+        names: tuple[Hashable, ...] = ()
+        if entry is not None:
+            names = entry if isinstance(entry, tuple) else (entry,)
+        found.append(n * int(np.prod([sizes[name] for name in names])))
+    return tuple(found)
+
+
+def shard_map(
+    f: Callable[..., Any] | None = None,
+    /,
+    *,
+    out_specs: Any,
+    in_specs: Any,
+    mesh: Mesh | None = None,
+    axis_names: Any = None,
+    check_vma: bool = True,
+) -> Any:
+    """A function that every device of a mesh applies to its part of whole arrays.
+
+    `in_specs` and `out_specs` are `PartitionSpec`s, or trees of them that are prefixes
+    of the arguments and of the result: along which axes of the mesh each axis of an
+    array is cut. Inside, `fnx.lax` has collectives over the mesh's axes. `mesh` is that
+    of the innermost `with mesh:` by default. Without a function it is a decorator.
+
+    An output that is not cut along an axis is the same on all devices of that axis;
+    with `check_vma` it is an error if that cannot be told from the program, without it
+    the output is that of the first device. In derivatives the cotangents of all devices
+    count: what is not cut gets the sum.
+
+    `axis_names` may be given, and is all names of the mesh then.
+
+    Raises `AxisError` for a spec with a name that the mesh lacks, `ShapeError` where an
+    axis cannot be cut in equal parts, `TreeError` for specs that do not fit.
+
+    >>> import fnx, fnx.numpy as fnp
+    >>> from fnx.sharding import PartitionSpec as P
+    >>> mesh = fnx.make_mesh((1,), ("i",), devices=fnx.devices("cpu")[:1])
+    >>> total = fnx.shard_map(lambda x: fnx.lax.psum(x.sum(), "i"), mesh=mesh,
+    ...                       in_specs=P("i"), out_specs=P())
+    >>> total(fnp.arange(4.0))
+    Array(6., dtype=float32)
+    """
+    if f is None:
+        return functools.partial(
+            shard_map,
+            out_specs=out_specs,
+            in_specs=in_specs,
+            mesh=mesh,
+            axis_names=axis_names,
+            check_vma=check_vma,
+        )
+    check_callable("shard_map", f)
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise errors.ArgumentError(f"shard_map: mesh is {mesh!r}, no fnx.sharding.Mesh")
+    return Sharded(f, mesh, in_specs, out_specs, axis_names, check_vma)
+
+
+def make_mesh(
+    axis_shapes: Sequence[int],
+    axis_names: Sequence[Hashable],
+    *,
+    devices: Sequence[Device] | None = None,
+) -> Mesh:
+    """A mesh of axes of these sizes and names, of the first devices that there are.
+
+    Raises `ArgumentError` where there are fewer devices than the mesh has places.
+
+    >>> import fnx
+    >>> fnx.make_mesh((1, 1), ("data", "model"), devices=fnx.devices("cpu")[:1])
+    Mesh('data': 1, 'model': 1)
+    """
+    there = _there(devices)
+    sizes = tuple([int(n) for n in axis_shapes])
+    count = int(np.prod(sizes))
+    if count > len(there):
+        fix = "pass smaller axis_shapes"
+        if devices is None and there[0].backend == "cpu":
+            fix = f"set fnx.config.cpu_devices = {count}, or pass smaller axis_shapes"
+        raise errors.ArgumentError(
+            errors.explain(
+                f"make_mesh: axis_shapes={sizes}",
+                f"that takes {count} devices, and there are {len(there)}",
+                fix,
+            )
+        )
+    grid = np.empty(count, dtype=object)
+    grid[:] = there[:count]
+    return Mesh(grid.reshape(sizes), tuple(axis_names))
+
+
+def _there(chosen: Sequence[Device] | None) -> tuple[Device, ...]:
+    if chosen is None:
+        return devices()
+    return tuple([named(d, "make_mesh: devices", names=False) for d in chosen])

@@ -1,0 +1,126 @@
+"""What `pmap` and `shard_map` share: a function traced for one replica, and its runs.
+
+Receives the program of a replica, a mesh, and how arrays are cut; inside of a trace it
+becomes an equation `spmd`, else it runs on the devices of the mesh, and gives arrays
+that know their parts. Next on the walk: `pmap.py`, `shard_map.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fnx import errors
+from fnx.config import watching
+from fnx.control.spmd import Specs, as_one, spmd, whole
+from fnx.core import hooks
+from fnx.core.array import Array
+from fnx.core.axes import bound_axes
+from fnx.core.program import Program
+from fnx.core.trace import tracing
+from fnx.core.types import ArrayType
+from fnx.records import record
+from fnx.runtime import replicas
+from fnx.runtime.device import CPU, placed
+from fnx.runtime.device_array import put
+from fnx.runtime.eager import checked_kinds
+from fnx.runtime.sharding import Mesh, NamedSharding, PartitionSpec, sharded
+
+
+@record(eq=False)
+class Spread:
+    """A traced function on a mesh.
+
+    The program's inputs are the `captured` arrays, which every replica has whole, then
+    the leaves of the arguments; `ins` and `outs` say how these and the outputs are cut.
+    """
+
+    asker: str
+    program: Program
+    captured: tuple[Array, ...]
+    mesh: Mesh
+    ins: Specs
+    outs: Specs
+    in_names: tuple[str, ...]
+    out_names: tuple[str, ...]
+
+    def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The outputs for whole arrays."""
+        arrays = [*self.captured, *leaves]
+        if tracing():
+            return spmd(
+                *arrays,
+                program=self.program,
+                axes=self.mesh.axes,
+                ins=self.ins,
+                outs=self.outs,
+                devices=tuple([str(device) for device in self.mesh.devices.flat]),
+            )
+        return self._run(arrays)
+
+    def _run(self, arrays: Sequence[Any]) -> list[Any]:
+        here = [put(x, placed(CPU, False)) for x in arrays]
+        data = [x._numpy() for x in here]
+        prepared = replicas.prepared(self.program, self.mesh.axes, self.ins, self.outs)
+        types = self._types()
+        outputs = [prepared.empty(type) for type in types]
+        prepared.run(outputs, data)
+        shardings = [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
+        rows = zip(outputs, types, shardings, strict=True)
+        results = [sharded(*row) for row in rows]
+        if hooks.busy and (watching() or checked_kinds.get()):
+            self._look(here, results)
+        return results
+
+    def _types(self) -> list[ArrayType]:
+        """The types of the outputs as wholes."""
+        rows = zip(self.program.output_types, self.outs, strict=True)
+        return [whole(type, spec, self.mesh.axes) for type, spec in rows]
+
+    def _look(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
+        """Raises where somebody looks for what a replica has done wrong."""
+        program = as_one(self.program, self.mesh.axes, self.ins, self.outs)
+        if watching():
+            # lazy: few look for NaNs
+            from fnx.runtime.nonfinite import check_program  # lazy: see above
+
+            ends = self.out_names
+            check_program(self.asker, program, arrays, results, self.in_names, ends)
+        if checked_kinds.get():
+            # lazy: few look for what goes wrong
+            from fnx.runtime.checks import look_at_program  # lazy: see above
+
+            look_at_program(self.asker, program, arrays)
+
+
+def spec_of(names: Sequence[Sequence[Any]]) -> PartitionSpec:
+    """The names that cut each axis as people write them.
+
+    >>> spec_of((("x",), (), ("y", "z"), ()))
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+    entries: list[Any] = []
+    for entry in names:
+        one = entry[0] if len(entry) == 1 else None
+        entries.append(tuple(entry) if len(entry) > 1 else one)
+    while entries and entries[-1] is None:
+        entries.pop()
+    return PartitionSpec(*entries)
+
+
+def refuse_bound(asker: str, names: Sequence[Any]) -> None:
+    """Raises for an axis whose name is bound outside: who means which of them?"""
+    for name, size in bound_axes():
+        if name in names:
+            raise errors.AxisError(
+                errors.explain(
+                    f"{asker}: the axis name {name!r}",
+                    f"an axis of that name, of size {size}, is bound around it",
+                    "use another name",
+                )
+            )
+
+
+def replicated(shape: Sequence[int]) -> tuple[tuple[Any, ...], ...]:
+    """The spec of an array of which every replica has all."""
+    return tuple([()] * len(shape))

@@ -1,0 +1,563 @@
+"""pmap and shard_map against vmap and loops: values, derivatives, errors, arrays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import errors, lax
+from fnx.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from fnx.sharding import PartitionSpec as P
+
+pytestmark = pytest.mark.multi_device
+
+
+@pytest.fixture(autouse=True)
+def eight():
+    """Eight CPU devices."""
+    with fnx.config.override(cpu_devices=8):
+        yield
+
+
+def random(*shape, dtype="float32", seed=0):
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind in "iu":
+        return rng.integers(-100, 100, shape).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(
+            dtype
+        )
+    return rng.standard_normal(shape).astype(dtype)
+
+
+COLLECTIVES = {
+    "psum": lambda x: lax.psum(x, "i"),
+    "pmean": lambda x: lax.pmean(x, "i"),
+    "pmax": lambda x: lax.pmax(x, "i"),
+    "pmin": lambda x: lax.pmin(x, "i"),
+    "all_gather": lambda x: lax.all_gather(x, "i"),
+    "tiled": lambda x: lax.all_gather(x, "i", axis=1, tiled=True),
+    "psum_scatter": lambda x: lax.psum_scatter(x, "i", tiled=True),
+    "all_to_all": lambda x: lax.all_to_all(x, "i", 0, 1, tiled=True),
+    "ppermute": lambda x: lax.ppermute(x, "i", [(0, 1), (1, 3), (3, 0)]),
+    "pshuffle": lambda x: lax.pshuffle(x, "i", [3, 2, 1, 0]),
+    "axis_index": lambda x: x * lax.axis_index("i").astype(x.dtype),
+    "twice": lambda x: lax.psum(lax.ppermute(x, "i", [(0, 1)]) * x, "i") * 2,
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (8, 70), (4, 5000)], ids=str)
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_pmap_is_vmap_bit_for_bit(name, shape):
+    x = random(4, *shape)
+    f = COLLECTIVES[name]
+    got, want = fnx.pmap(f, "i")(x), fnx.vmap(f, axis_name="i")(x)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float64", "int8", "uint32", "complex64", "bfloat16"]
+)
+@pytest.mark.parametrize("name", ["psum", "all_gather", "psum_scatter", "pmax"])
+def test_dtypes(name, dtype):
+    import ml_dtypes
+
+    dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    if name == "pmax" and np.dtype(dtype).kind == "c":
+        pytest.skip("complex numbers have no order")
+    x = fnp.asarray(
+        random(
+            4,
+            4,
+            3000,
+            dtype="float32" if dtype not in ("int8", "uint32", "complex64") else dtype,
+        )
+    ).astype(dtype)
+    f = COLLECTIVES[name]
+    got, want = fnx.pmap(f, "i")(x), fnx.vmap(f, axis_name="i")(x)
+    assert got.dtype == want.dtype == x.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+def test_nan_and_bool_extremes():
+    x = random(4, 5)
+    x[2, 3] = np.nan
+    found = np.asarray(fnx.pmap(lambda x: lax.pmax(x, "i"), "i")(x))
+    np.testing.assert_array_equal(found, np.broadcast_to(x.max(0), (4, 5)))
+    flags = random(4, 5) > 1
+    found = fnx.pmap(lambda x: lax.pmax(x, "i"), "i")(flags)
+    np.testing.assert_array_equal(found, np.broadcast_to(flags.any(0), (4, 5)))
+
+
+@pytest.mark.parametrize("name", [n for n in COLLECTIVES if n != "axis_index"])
+def test_gradients_inside_and_outside(name):
+    x = random(4, 4, 3)
+    f = COLLECTIVES[name]
+
+    def inside(x):
+        return fnx.grad(lambda x: (fnp.sin(f(x)) ** 2).sum())(x)
+
+    def outside(over):
+        return fnx.grad(lambda x: (fnp.sin(over(f)(x)) ** 2).sum())
+
+    def over_pmap(f):
+        return fnx.pmap(f, "i")
+
+    def over_vmap(f):
+        return fnx.vmap(f, axis_name="i")
+
+    pairs = [
+        (over_pmap(inside)(x), over_vmap(inside)(x)),
+        (outside(over_pmap)(x), outside(over_vmap)(x)),
+    ]
+    for got, want in pairs:
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_axes_of_arguments_and_results():
+    x, w, n = random(3, 4), random(3, 2, seed=1), random(5, 4, seed=2)
+
+    def f(x, w, tree):
+        return {"a": x @ w, "b": lax.psum(tree["n"], "i") * x.sum()}, w.sum()
+
+    mapped = fnx.pmap(
+        f, "i", in_axes=(1, None, {"n": 1}), out_axes=({"a": -1, "b": 0}, None)
+    )
+    found, total = mapped(x, w, {"n": n})
+    np.testing.assert_allclose(found["a"], (x.T @ w).T, rtol=1e-5)
+    want = np.outer(x.sum(0), n.sum(1))
+    np.testing.assert_allclose(found["b"], want, rtol=1e-5)
+    np.testing.assert_allclose(total, w.sum(), rtol=1e-6)
+
+
+def test_static_named_and_donated_arguments():
+    def f(x, times, *, y):
+        assert isinstance(times, int)
+        return x * times + y
+
+    x, y = fnp.asarray(random(4, 2)), random(4, 2, seed=1)
+    mapped = fnx.pmap(f, static_broadcasted_argnums=1, donate_argnums=0)
+    data = np.asarray(x).copy()
+    np.testing.assert_array_equal(mapped(x, 3, y=y), data * 3 + y)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(mapped(data, 4, y=y), data * 4 + y)
+
+
+def test_without_a_mapped_argument():
+    found = fnx.pmap(lambda x: x + lax.axis_index("i"), "i", in_axes=None, axis_size=4)
+    np.testing.assert_array_equal(found(10), [10, 11, 12, 13])
+
+
+def test_nested_in_other_transformations():
+    x, w = random(3, 4, 5), random(5, 2, seed=1)
+
+    def f(x, w):
+        return lax.psum(fnp.tanh(x @ w), "i") * x.sum()
+
+    def loss(over, w, x):
+        return (over(f)(x, w) ** 2).sum()
+
+    def pmapped(f):
+        return fnx.pmap(f, "i", in_axes=(0, None))
+
+    def vmapped(f):
+        return fnx.vmap(f, axis_name="i", in_axes=(0, None))
+
+    def results(over):
+        one = fnx.vmap(lambda x: over(f)(x, w))(x)
+        hessian = fnx.hessian(lambda w: loss(over, w, x[0]))(w)
+        many = fnx.vmap(fnx.grad(lambda w, x: loss(over, w, x)), (None, 0))(w, x)
+        compiled = fnx.jit(fnx.value_and_grad(lambda w: loss(over, w, x[1])))(w)
+        looped = lax.scan(
+            lambda w, x: (w - 0.01 * fnx.grad(lambda w: loss(over, w, x))(w), w.sum()),
+            w,
+            x,
+        )
+        tangent = fnx.jvp(lambda w: loss(over, w, x[0]), (w,), (w,))
+        return one, hessian, many, compiled, looped, tangent
+
+    pairs = zip(
+        fnx.tree.leaves(results(pmapped)),
+        fnx.tree.leaves(results(vmapped)),
+        strict=True,
+    )
+    for got, want in pairs:
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
+
+
+def test_a_pmap_inside_a_pmap():
+    x = random(2, 3, 4)
+
+    def f(x):
+        return fnx.pmap(lambda y: lax.psum(y, "j") + lax.psum(y, "i"), "j")(x)
+
+    def g(x):
+        return fnx.vmap(lambda y: lax.psum(y, "j") + lax.psum(y, "i"), axis_name="j")(x)
+
+    got = fnx.pmap(f, "i")(x)
+    np.testing.assert_allclose(got, fnx.vmap(g, axis_name="i")(x), rtol=1e-6)
+
+
+def test_results_stay_in_parts():
+    x = random(4, 6)
+    found = fnx.pmap(lambda x: x * 2)(x)
+    assert found.devices() == set(fnx.devices("cpu")[:4])
+    assert isinstance(found.sharding, NamedSharding)
+    shards = found.addressable_shards
+    assert [shard.device for shard in shards] == fnx.devices("cpu")[:4]
+    for row, shard in enumerate(shards):
+        assert shard.replica_id == 0
+        np.testing.assert_array_equal(np.asarray(shard.data)[0], x[row] * 2)
+        assert np.shares_memory(np.asarray(shard.data), np.asarray(found))
+    again = fnx.pmap(lambda x: x + 1)(found)
+    np.testing.assert_array_equal(again, x * 2 + 1)
+    np.testing.assert_array_equal(found[1] + 1, x[1] * 2 + 1)
+    np.testing.assert_array_equal(fnx.jit(lambda x: x.sum(0))(found), (x * 2).sum(0))
+
+
+def test_device_put_in_parts():
+    mesh = fnx.make_mesh((2, 4), ("a", "b"))
+    x = random(4, 8)
+    for spec, shape, count in (
+        (P("a", "b"), (2, 2), 1),
+        (P("b"), (1, 8), 2),
+        (P(("b", "a")), None, None),
+        (P(None, ("a", "b")), (4, 1), 1),
+        (P(), (4, 8), 8),
+    ):
+        sharding = NamedSharding(mesh, spec)
+        if shape is None:
+            with pytest.raises(errors.ShapeError, match="4 is no multiple of 8"):
+                fnx.device_put(x, sharding)
+            continue
+        found = fnx.device_put(x, sharding)
+        np.testing.assert_array_equal(found, x)
+        assert sharding.shard_shape((4, 8)) == shape
+        assert found.sharding == sharding
+        shards = found.addressable_shards
+        assert max(shard.replica_id for shard in shards) == count - 1
+        for shard in shards:
+            np.testing.assert_array_equal(shard.data, x[shard.index])
+    one = fnx.device_put(x, SingleDeviceSharding(fnx.devices("cpu")[3]))
+    assert str(one.device) == "cpu:3"
+
+
+def test_arrays_on_other_cpu_devices():
+    a, b = fnx.devices("cpu")[1:3]
+    x = fnx.device_put(np.arange(3.0), a)
+    assert (x + 1).device == a and fnx.jit(lambda x: x * 2)(x).device == a
+    with pytest.raises(errors.ArgumentError, match="different devices"):
+        x + fnx.device_put(np.arange(3.0), b)
+    with fnx.default_device(b):
+        assert fnp.zeros(3).device == b
+    x.delete()
+    with pytest.raises(errors.ArgumentError, match="deleted"):
+        x + 1
+
+
+# ---------------------------------------------------------------- shard_map
+
+
+def test_shard_map_over_two_axes():
+    mesh = fnx.make_mesh((2, 4), ("a", "b"))
+    x, w = random(4, 8), random(8, 12, seed=1)
+
+    def f(x, w):
+        assert x.shape == (2, 2) and w.shape == (2, 12)
+        return lax.psum(x @ w, "b")
+
+    mapped = fnx.shard_map(
+        f, mesh=mesh, in_specs=(P("a", "b"), P("b")), out_specs=P("a")
+    )
+    np.testing.assert_allclose(mapped(x, w), x @ w, rtol=1e-5)
+    got = fnx.grad(lambda x, w: (mapped(x, w) ** 2).sum(), (0, 1))(x, w)
+    want = fnx.grad(lambda x, w: ((x @ w) ** 2).sum(), (0, 1))(x, w)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    compiled = fnx.jit(mapped)(x, w)
+    np.testing.assert_allclose(compiled, x @ w, rtol=1e-5)
+
+
+def test_shard_map_cuts_any_axis_by_several():
+    mesh = fnx.make_mesh((2, 4), ("a", "b"))
+    x = random(3, 16)
+
+    def f(x):
+        number = lax.axis_index("b") * 2 + lax.axis_index("a")
+        return x * 0 + number.astype(x.dtype)
+
+    found = fnx.shard_map(
+        f, mesh=mesh, in_specs=P(None, ("b", "a")), out_specs=P(None, ("b", "a"))
+    )(x)
+    want = np.repeat(np.arange(8.0), 2)
+    np.testing.assert_array_equal(found, np.broadcast_to(want, (3, 16)))
+
+
+def test_a_replicated_output_is_that_of_the_first_device():
+    mesh = fnx.make_mesh((4,), ("a",))
+    x = random(4, 3)
+
+    def first(x):
+        return x[0]
+
+    with pytest.raises(errors.AxisError, match="may have different values"):
+        fnx.shard_map(first, mesh=mesh, in_specs=P("a"), out_specs=P())(x)
+    mapped = fnx.shard_map(
+        first, mesh=mesh, in_specs=P("a"), out_specs=P(), check_vma=False
+    )
+    np.testing.assert_array_equal(mapped(x), x[0])
+    got = fnx.grad(lambda x: (mapped(x) ** 3).sum())(x)
+    want = np.zeros_like(x)
+    want[0] = 3 * x[0] ** 2
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_replicated_inputs_get_the_sum():
+    mesh = fnx.make_mesh((4,), ("a",))
+    x, w = random(8, 3), random(3, seed=1)
+
+    def loss(w, x):
+        return lax.pmean(((x @ w) ** 2).mean(), "a")
+
+    mapped = fnx.shard_map(loss, mesh=mesh, in_specs=(P(), P("a")), out_specs=P())
+    got = fnx.grad(mapped)(w, x)
+    want = fnx.grad(lambda w: ((x @ w) ** 2).mean())(w)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_the_mesh_around_and_as_a_decorator():
+    x = random(4, 3)
+
+    @fnx.shard_map(in_specs=P("a"), out_specs=P())
+    def total(x):
+        return lax.psum(x.sum(), "a")
+
+    with pytest.raises(errors.ArgumentError, match="there is no mesh"):
+        total(x)
+    with fnx.make_mesh((4,), ("a",)):
+        np.testing.assert_allclose(total(x), x.sum(), rtol=1e-5)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def over_two(in_specs, out_specs):
+    """The identity on two devices."""
+    mesh = fnx.make_mesh((2,), ("a",))
+    return fnx.shard_map(lambda x: x, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+
+
+BAD = {
+    "more members than devices": (
+        lambda: fnx.pmap(lambda x: x)(np.zeros(9)),
+        errors.ArgumentError,
+        "size 9.*there are 8 devices.*cpu_devices = 9",
+    ),
+    "sizes differ": (
+        lambda: fnx.pmap(lambda x, y: x)(np.zeros(3), np.zeros(4)),
+        errors.ShapeError,
+        "equal sizes",
+    ),
+    "a name that is bound": (
+        lambda: fnx.vmap(lambda x: fnx.pmap(lambda y: y, "i")(x), axis_name="i")(
+            np.zeros((2, 2))
+        ),
+        errors.AxisError,
+        "is bound around it",
+    ),
+    "a name that is not bound": (
+        lambda: fnx.pmap(lambda x: lax.psum(x, "j"), "i")(np.zeros(2)),
+        errors.AxisError,
+        "'j' is not bound",
+    ),
+    "in_axes": (
+        lambda: fnx.pmap(lambda x: x, in_axes=(0, 1))(np.zeros(2)),
+        errors.ArgumentError,
+        "in_axes=.* has 2 entries",
+    ),
+    "no such axis": (
+        lambda: fnx.pmap(lambda x: x, in_axes=1)(np.zeros(2)),
+        errors.AxisError,
+        "no axis 1",
+    ),
+    "devices and backend": (
+        lambda: fnx.pmap(lambda x: x, devices=fnx.devices(), backend="cpu"),
+        errors.OptionError,
+        "both given",
+    ),
+    "a mesh that is too large": (
+        lambda: fnx.make_mesh((3, 3), ("a", "b")),
+        errors.ArgumentError,
+        "takes 9 devices.*cpu_devices = 9",
+    ),
+    "a name twice": (
+        lambda: fnx.make_mesh((2, 2), ("a", "a")),
+        errors.AxisError,
+        "each name is of one axis",
+    ),
+    "a device twice": (
+        lambda: Mesh(fnx.devices()[:1] * 2, ("a",)),
+        errors.ArgumentError,
+        "stands twice",
+    ),
+    "an unknown name": (
+        lambda: fnx.shard_map(
+            lambda x: x,
+            mesh=fnx.make_mesh((2,), ("a",)),
+            in_specs=P("b"),
+            out_specs=P(),
+        )(np.zeros(2)),
+        errors.AxisError,
+        "no axis 'b'",
+    ),
+    "no multiple": (
+        lambda: fnx.shard_map(
+            lambda x: x,
+            mesh=fnx.make_mesh((2,), ("a",)),
+            in_specs=P("a"),
+            out_specs=P("a"),
+        )(np.zeros(3)),
+        errors.ShapeError,
+        "axis 0 of x.*3 is no multiple of 2",
+    ),
+    "too many entries": (
+        lambda: over_two(P(None, "a"), P())(np.zeros(4)),
+        errors.AxisError,
+        "more axes than there are",
+    ),
+    "no spec": (
+        lambda: over_two("a", P())(np.zeros(4)),
+        errors.ArgumentError,
+        "a spec is a PartitionSpec",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input(what):
+    call, kind, text = BAD[what]
+    with pytest.raises(kind, match=f"(?s){text}"):
+        call()
+
+
+def diverging(x):
+    """The first replica takes another branch, with a collective more."""
+    return lax.cond(lax.axis_index("i") == 0, lambda: lax.psum(x, "i"), lambda: x * 2)
+
+
+def differing(x):
+    """Replicas call different collectives."""
+    return lax.cond(
+        lax.axis_index("i") == 0,
+        lambda: lax.psum(x, "i"),
+        lambda: lax.pmax(x, "i"),
+    )
+
+
+def looping(x):
+    """Replicas make different numbers of rounds, with a collective in each."""
+    return lax.while_loop(
+        lambda c: c[0] <= lax.axis_index("i"),
+        lambda c: (c[0] + 1, lax.psum(c[1], "i")),
+        (0, x),
+    )[1]
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (diverging, "has ended without it"),
+        (differing, "do not call the same"),
+        (looping, "has ended without it"),
+    ],
+)
+@pytest.mark.parametrize("n", [3, 50000])
+def test_replicas_that_do_not_meet(function, text, n):
+    with pytest.raises(errors.CollectiveError, match=text):
+        fnx.pmap(function, "i")(random(4, n))
+    # nothing is left over
+    np.testing.assert_array_equal(
+        fnx.pmap(lambda x: lax.psum(x, "i"), "i")(np.ones((4, 2))), np.full((4, 2), 4)
+    )
+
+
+def test_an_error_in_a_callback_of_one_replica():
+    def host(x):
+        if x[0] == 2:
+            raise ValueError("the third one")
+        return x
+
+    def f(x):
+        x = fnx.pure_callback(host, fnx.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return lax.psum(x, "i")
+
+    x = np.arange(4.0)[:, None]
+    with pytest.raises(ValueError, match="the third one") as caught:
+        fnx.pmap(f, "i")(x)
+    assert "replica 2 of 4" in "".join(caught.value.__notes__)
+
+
+def test_a_replica_that_does_not_come_in_time():
+    gate = threading.Event()
+
+    def host(x):
+        if x[0] == 1:
+            gate.wait(20)
+        return x
+
+    def f(x):
+        x = fnx.pure_callback(host, fnx.ShapeDtypeStruct(x.shape, x.dtype), x)
+        return lax.psum(x, "i")
+
+    timer = threading.Timer(2, gate.set)
+    timer.start()
+    with (
+        fnx.config.override(collective_timeout=1),
+        pytest.raises(errors.CollectiveError, match=r"replica 1 has not come within 1"),
+    ):
+        fnx.pmap(f, "i")(np.arange(3.0)[:, None])
+    timer.join()
+
+
+def test_threads_run_replicas_at_the_same_time():
+    f = fnx.pmap(lambda x: lax.psum(x * 2, "i"), "i")
+    x = random(4, 3000)
+    want = np.asarray(f(x))
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            if not np.array_equal(f(x), want):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+
+
+def test_nans_are_found():
+    with (
+        fnx.debug_nans(True),
+        pytest.raises(errors.NonFiniteError, match="log"),
+    ):
+        fnx.pmap(lambda x: fnp.log(x))(np.array([1.0, -1.0]))
+
+
+def test_the_number_of_devices_from_the_environment():
+    code = "import fnx; print(fnx.device_count(), fnx.devices()[2])"
+    run = [sys.executable, "-c", code]
+    found = subprocess.run(
+        run, env={"FNX_CPU_DEVICES": "3", "PATH": ""}, capture_output=True, text=True
+    )
+    assert found.stdout.split() == ["3", "cpu:2"], found.stderr
