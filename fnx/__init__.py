@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         nn,
         optim,
         random,
+        scipy,
         sharding,
         testing,
         tree_util,
@@ -108,6 +109,7 @@ _LAZY_MODULES = (
     "optim",
     "random",
     "sharding",
+    "scipy",
     "testing",
     "tree_util",
 )
@@ -222,6 +224,7 @@ __all__ = [
     "pure_callback",
     "random",
     "remat",
+    "scipy",
     "set_num_threads",
     "shard_map",
     "sharding",
