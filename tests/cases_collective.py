@@ -13,7 +13,10 @@ import numpy as np
 from fnx import errors
 from tests.cases import BAD_CASES, CASES, BadCase, Case
 
-ALONE = {"axis_name": "replica", "axis_size": 1}
+AXIS: dict[str, Any] = {"axis_name": "replica", "axis_size": 1}
+ALONE = {**AXIS, "groups": None}
+# Those that have no groups.
+OTHERS = ("ppermute", "pbroadcast", "axis_index")
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> Any:
@@ -25,7 +28,7 @@ def case(primitive: str, label: str, args: Any, **params: Any) -> Case:
         primitive,
         label,
         args,
-        {**ALONE, **params},
+        {**(AXIS if primitive in OTHERS else ALONE), **params},
         smooth=(0,),
         linear=() if primitive in ("pmax", "pmin") else ((0,),),
     )
@@ -47,14 +50,15 @@ CASES += [
     case("all_to_all", "f32", normal(1, 3, 4)),
     case("ppermute", "still", normal(3, 4), perm=((0, 0),)),
     case("ppermute", "nobody", normal(3, 4), perm=()),
-    Case("axis_index", "alone", lambda rng: (), ALONE),
+    case("pbroadcast", "f32", normal(3, 4), source=0),
+    Case("axis_index", "alone", lambda rng: (), AXIS),
 ]
 
 
 def bad(
     primitive: str, label: str, args: Any, error: type[Exception], match: str, **p: Any
 ) -> BadCase:
-    return BadCase(primitive, label, args, error, match, {**ALONE, **p})
+    return BadCase(primitive, label, args, error, match, {**AXIS, **p})
 
 
 BAD_CASES += [
@@ -74,6 +78,7 @@ BAD_CASES += [
         ("psum_scatter", normal(1, 3), {}),
         ("all_to_all", normal(1, 3), {}),
         ("ppermute", normal(3), {"perm": ((0, 0),)}),
+        ("pbroadcast", normal(3), {"source": 0}),
         ("axis_index", lambda rng: (), {}),
     )
 ]
@@ -93,5 +98,24 @@ BAD_CASES += [
         errors.AxisError,
         "different",
         perm=((0, 0), (0, 0)),
+    ),
+    bad("pbroadcast", "range", normal(3), errors.AxisError, "0 to 0", source=1),
+    bad(
+        "psum",
+        "unequal groups",
+        normal(3),
+        errors.AxisError,
+        "one size",
+        axis_size=3,
+        groups=[[0], [1, 2]],
+    ),
+    bad(
+        "all_to_all",
+        "rows of groups",
+        normal(4, 3),
+        errors.ShapeError,
+        "size 2, as the groups",
+        axis_size=4,
+        groups=[[0, 1], [2, 3]],
     ),
 ]

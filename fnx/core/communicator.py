@@ -48,7 +48,7 @@ class Communicator(Protocol):
     def permute(self, x: NumPyArray, out: NumPyArray, perm: Pairs) -> None:
         """The array of the replica that sends here; zeros if none does.
 
-        `perm` has (source, destination) pairs.
+        `perm` has (source, destination) pairs; a source may send to several.
         """
         ...
 

@@ -9,144 +9,222 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx import errors, tree
 from fnx.core import axes
 from fnx.core.array import Array
-from fnx.numpy.operands import as_array, is_scalar, refuse
+from fnx.numpy.operands import as_array, is_scalar
 from fnx.numpy.operands import axis_index as checked_axis
 from fnx.numpy.shaping import moveaxis, reshape
 from fnx.ops import collective
 from fnx.ops.arithmetic import add, mul
+from fnx.ops.groups import checked_groups, member_count
+from fnx.ops.pbroadcast import pbroadcast as from_source
+
+Groups = Sequence[Sequence[int]] | None
 
 
 def _names(axis_name: Any) -> tuple[Hashable, ...]:
     return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
 
 
-def _each(name: str, x: Any, axis_name: Any, function: Callable[..., Any]) -> Any:
-    """The collective over every leaf of a tree, over one axis after the other."""
+def _each(name: str, x: Any, function: Callable[[Array], Array]) -> Any:
+    """The function of every leaf of a tree."""
+    return tree.map(lambda leaf: function(as_array(name, leaf)), x)
 
-    def over_axes(leaf: Any) -> Any:
-        array = as_array(name, leaf)
-        for axis in _names(axis_name):
-            array = function(array, axis)
+
+def _one_group(name: str, names: Sequence[Hashable], groups: Groups) -> None:
+    """Raises for groups along several axes: their numbers would be ambiguous."""
+    if groups is not None and len(names) != 1:
+        raise errors.AxisError(
+            errors.explain(
+                f"{name}(axis_name={tuple(names)}, axis_index_groups={groups})",
+                "groups are of the replicas along one axis",
+                "name one axis, or leave the groups out",
+            )
+        )
+
+
+def _reduced(
+    name: str, x: Any, axis_name: Any, groups: Groups, function: Callable[..., Any]
+) -> Any:
+    """A reduction of every leaf of a tree, over one axis after the other."""
+    names = _names(axis_name)
+    _one_group(name, names, groups)
+
+    def over_axes(array: Array) -> Array:
+        for axis in names:
+            array = function(array, axis_name=axis, groups=groups)
         return array
 
-    return tree.map(over_axes, x)
+    return _each(name, x, over_axes)
 
 
-def psum(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
-    """The sum over all replicas, the same on each.
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The sum over all replicas, or over those of a group, the same on each.
 
-    Of a Python number it is the number times the size of the axis, a Python number:
-    `psum(1, "batch")` is the size.
+    Of a Python number it is the number times the size of the axis (or of a group), a
+    Python number: `psum(1, "batch")` is the size.
     """
-    refuse("psum", axis_index_groups=axis_index_groups)
 
     def summed(leaf: Any) -> Any:
         if is_scalar(leaf):
-            return leaf * axis_size(axis_name)
-        return _each("psum", leaf, axis_name, _psum)
+            return leaf * _count("psum", axis_name, axis_index_groups)
+        return _reduced("psum", leaf, axis_name, axis_index_groups, collective.psum)
 
     return tree.map(summed, x)
 
 
-def _psum(x: Array, axis: Hashable) -> Array:
-    return collective.psum(x, axis_name=axis)
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The mean over all replicas, or over those of a group, the same on each."""
+    return _reduced("pmean", x, axis_name, axis_index_groups, collective.pmean)
 
 
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
-    """The mean over all replicas, the same on each."""
-    refuse("pmean", axis_index_groups=axis_index_groups)
-    return _each("pmean", x, axis_name, collective.pmean)
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The largest value of all replicas, or of those of a group, on each."""
+    return _reduced("pmax", x, axis_name, axis_index_groups, collective.pmax)
 
 
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
-    """The largest value of all replicas, on each."""
-    refuse("pmax", axis_index_groups=axis_index_groups)
-    return _each("pmax", x, axis_name, lambda a, n: collective.pmax(a, axis_name=n))
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
+    """The smallest value of all replicas, or of those of a group, on each."""
+    return _reduced("pmin", x, axis_name, axis_index_groups, collective.pmin)
 
 
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: None = None) -> Any:
-    """The smallest value of all replicas, on each."""
-    refuse("pmin", axis_index_groups=axis_index_groups)
-    return _each("pmin", x, axis_name, lambda a, n: collective.pmin(a, axis_name=n))
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """The value of replica `source`, on each.
+
+    Along several axes the source is a number in row-major order, as `axis_index`.
+    """
+    names = _names(axis_name)
+    size = axis_size(names)
+    if not 0 <= source < size:
+        raise errors.AxisError(
+            f"pbroadcast along {axis_name!r} from source={source}: it must be a number "
+            f"from 0 to {size - 1}"
+        )
+    numbers = np.unravel_index(source, [axes.axis_size(name) for name in names])
+
+    def sent(array: Array) -> Array:
+        for name, number in reversed([*zip(names, numbers, strict=True)]):
+            array = from_source(array, axis_name=name, source=int(number))
+        return array
+
+    return _each("pbroadcast", x, sent)
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """The values themselves: here every value may differ from replica to replica.
+
+    JAX tells values that are the same on all replicas from those that vary, and this
+    makes the former the latter; `to="varying"` is the only cast that has a meaning
+    without that. Raises `OptionError` for any other.
+    """
+    axis_size(axis_name)
+    if to != "varying":
+        raise errors.OptionError(
+            f"pcast: to={to!r} is not supported; values here are always 'varying'"
+        )
+    return tree.map(lambda leaf: as_array("pcast", leaf), x)
 
 
 def all_gather(
     x: Any,
-    axis_name: Hashable,
+    axis_name: Any,
     *,
-    axis_index_groups: None = None,
+    axis_index_groups: Groups = None,
     axis: int = 0,
     tiled: bool = False,
 ) -> Any:
-    """The values of all replicas, stacked along a new axis, or joined along one."""
-    refuse("all_gather", axis_index_groups=axis_index_groups)
+    """The values of all replicas, stacked along a new axis, or joined along one.
 
-    def gathered(array: Array, name: Hashable) -> Array:
+    Of groups: the values of the group's members in their order there.
+    """
+    names = _names(axis_name)
+    _one_group("all_gather", names, axis_index_groups)
+
+    def gathered(array: Array) -> Array:
         rank = array.ndim if tiled else array.ndim + 1
         place = checked_axis("all_gather", axis, rank)
-        found = moveaxis(collective.all_gather(array, axis_name=name), 0, place)
+        shape = array.shape
+        for name in reversed(names):
+            array = collective.all_gather(
+                array, axis_name=name, groups=axis_index_groups
+            )
+        found = moveaxis(reshape(array, (-1, *shape)), 0, place)
         return _merged(found, place) if tiled else found
 
-    return _each("all_gather", x, (axis_name,), gathered)
+    return _each("all_gather", x, gathered)
 
 
 def psum_scatter(
     x: Any,
-    axis_name: Hashable,
+    axis_name: Any,
     *,
     scatter_dimension: int = 0,
-    axis_index_groups: None = None,
+    axis_index_groups: Groups = None,
     tiled: bool = False,
 ) -> Any:
-    """Each replica's part, along an axis, of the sum over all replicas."""
-    refuse("psum_scatter", axis_index_groups=axis_index_groups)
+    """Each replica's part, along an axis, of the sum over all replicas, or a group."""
+    names = _names(axis_name)
+    count = _count("psum_scatter", names, axis_index_groups)
 
-    def scattered(array: Array, name: Hashable) -> Array:
+    def scattered(array: Array) -> Array:
         place = checked_axis("psum_scatter", scatter_dimension, array.ndim)
-        rows = _split(array, place, name) if tiled else array
-        return collective.psum_scatter(moveaxis(rows, place, 0), axis_name=name)
+        rows = _split(array, place, count, axis_name) if tiled else array
+        rows = _by_axis("psum_scatter", moveaxis(rows, place, 0), names, count)
+        for name in names:
+            rows = collective.psum_scatter(
+                rows, axis_name=name, groups=axis_index_groups
+            )
+        return rows
 
-    return _each("psum_scatter", x, (axis_name,), scattered)
+    return _each("psum_scatter", x, scattered)
 
 
 def all_to_all(
     x: Any,
-    axis_name: Hashable,
+    axis_name: Any,
     split_axis: int,
     concat_axis: int,
     *,
-    axis_index_groups: None = None,
+    axis_index_groups: Groups = None,
     tiled: bool = False,
 ) -> Any:
     """Part j of replica i becomes part i of replica j.
 
     The axis `split_axis` is cut in parts; what arrives is stacked along a new axis
-    `concat_axis`, or joined along it if `tiled`.
+    `concat_axis`, or joined along it if `tiled`. In groups the numbers are those of
+    the members.
     """
-    refuse("all_to_all", axis_index_groups=axis_index_groups)
+    names = _names(axis_name)
+    count = _count("all_to_all", names, axis_index_groups)
 
-    def exchanged(array: Array, name: Hashable) -> Array:
+    def exchanged(array: Array) -> Array:
         source = checked_axis("all_to_all", split_axis, array.ndim, "split_axis")
         target = checked_axis("all_to_all", concat_axis, array.ndim, "concat_axis")
-        rows = _split(array, source, name) if tiled else array
-        moved = collective.all_to_all(moveaxis(rows, source, 0), axis_name=name)
-        found = moveaxis(moved, 0, target)
+        rows = _split(array, source, count, axis_name) if tiled else array
+        rows = moveaxis(rows, source, 0)
+        moved = _by_axis("all_to_all", rows, names, count)
+        for place, name in enumerate(names):
+            parts = collective.all_to_all(
+                moveaxis(moved, place, 0), axis_name=name, groups=axis_index_groups
+            )
+            moved = moveaxis(parts, 0, place)
+        found = moveaxis(reshape(moved, rows.shape), 0, target)
         return _merged(found, target) if tiled else found
 
-    return _each("all_to_all", x, (axis_name,), exchanged)
+    return _each("all_to_all", x, exchanged)
 
 
 def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
     """Each replica's value sent on by (source, destination) pairs; others get 0."""
     pairs = tuple([(int(a), int(b)) for a, b in perm])
 
-    def sent(array: Array, name: Hashable) -> Array:
-        return collective.ppermute(array, axis_name=name, perm=pairs)
+    def sent(array: Array) -> Array:
+        return collective.ppermute(array, axis_name=axis_name, perm=pairs)
 
-    return _each("ppermute", x, (axis_name,), sent)
+    return _each("ppermute", x, sent)
 
 
 def pshuffle(x: Any, axis_name: Hashable, perm: Sequence[int]) -> Any:
@@ -155,7 +233,7 @@ def pshuffle(x: Any, axis_name: Hashable, perm: Sequence[int]) -> Any:
 
 
 def pswapaxes(
-    x: Any, axis_name: Hashable, axis: int, *, axis_index_groups: None = None
+    x: Any, axis_name: Hashable, axis: int, *, axis_index_groups: Groups = None
 ) -> Any:
     """The named axis exchanged with an array axis of the same size."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
@@ -179,15 +257,40 @@ def axis_size(axis_name: Any) -> int:
     return size
 
 
-def _split(x: Array, place: int, name: Hashable) -> Array:
+def _count(name: str, axis_name: Any, groups: Groups) -> int:
+    """The number of replicas that a collective joins."""
+    names = _names(axis_name)
+    _one_group(name, names, groups)
+    size = axis_size(names)
+    if groups is None:
+        return size
+    return member_count(size, checked_groups(groups, names[0], size))
+
+
+def _split(x: Array, place: int, count: int, axis_name: Any) -> Array:
     """An axis as (replicas, the rest of it)."""
-    count, n = axes.axis_size(name), x.shape[place]
+    n = x.shape[place]
     if n % count:
         raise errors.ShapeError(
             f"axis {place} of {x.type} cannot be cut in {count} parts, one for each "
-            f"replica along {name!r}"
+            f"replica along {axis_name!r}"
         )
     return reshape(x, (*x.shape[:place], count, n // count, *x.shape[place + 1 :]))
+
+
+def _by_axis(name: str, x: Array, names: Sequence[Hashable], count: int) -> Array:
+    """The leading axis, of replicas along several axes, as one axis for each."""
+    if len(names) == 1:
+        return x
+    if x.ndim == 0 or x.shape[0] != count:
+        raise errors.ShapeError(
+            errors.explain(
+                f"{name}({x.type}, axis_name={tuple(names)})",
+                f"the axis that is cut must have size {count}, the axes' together",
+            )
+        )
+    sizes = [axes.axis_size(axis) for axis in names]
+    return reshape(x, (*sizes, *x.shape[1:]))
 
 
 def _merged(x: Array, place: int) -> Array:

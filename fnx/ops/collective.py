@@ -11,7 +11,6 @@ Next on the walk: `fnx/transforms/batch.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,15 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import mul, select
 from fnx.ops.elementwise import div
 from fnx.ops.families import along
+from fnx.ops.groups import (
+    Groups,
+    checked_groups,
+    for_members,
+    into_groups,
+    member_count,
+    out_of_groups,
+    rearranged,
+)
 from fnx.ops.reduce import (
     reduce_max,
     reduce_min,
@@ -35,10 +43,7 @@ from fnx.ops.reduce import (
 )
 from fnx.ops.shape import (
     broadcast_in_dim,
-    concatenate,
-    full,
     iota,
-    part_of,
     permute,
 )
 
@@ -49,30 +54,48 @@ class _Collective(Primitive):
     """What all collectives share: the axis is looked up when they are called.
 
     The size is a param, so that the equation has its meaning wherever it is read.
+    `groups` are the groups of replicas that do it each on its own, or None.
     """
 
     linear = True
     sees_axes = True
 
     def __call__(
-        self, x: Any, *, axis_name: Hashable, axis_size: int | None = None
+        self,
+        x: Any,
+        *,
+        axis_name: Hashable,
+        axis_size: int | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
     ) -> Any:
         size = axes.axis_size(axis_name) if axis_size is None else axis_size
-        return bind(self, (x,), {"axis_name": axis_name, "axis_size": size})
+        found = checked_groups(groups, axis_name, size)
+        return bind(self, (x,), _axis(axis_name, size, found))
 
-    def reference(self, x: Any, *, axis_name: Hashable, axis_size: int) -> Any:
+    def reference(
+        self, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> Any:
         """This replica's value, by exchange with the others."""
-        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
+        axis = _axis(axis_name, axis_size, groups)
         type = self.infer(ArrayType(np.shape(x), np.asarray(x).dtype), **axis)
         out = np.empty(type.shape, type.dtype)
         self.write((out,), x, **axis)
         return out
 
     def write(
-        self, outputs: Sequence[Any], x: Any, *, axis_name: Hashable, axis_size: int
+        self,
+        outputs: Sequence[Any],
+        x: Any,
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        groups: Groups,
     ) -> None:
         """Meets the other replicas, each on its thread; the axis may be one alone."""
-        self.exchange(members(self, axis_name, axis_size), _whole(x), outputs[0])
+        others = members(self, axis_name, axis_size)
+        if groups is not None:
+            others = others.split(groups)
+        self.exchange(others, whole(x), outputs[0])
 
     def exchange(self, others: Communicator, x: Any, out: Any) -> None:
         """The collective of this replica's array and those of others."""
@@ -90,22 +113,33 @@ class _Collective(Primitive):
         *,
         axis_name: Hashable,
         axis_size: int,
+        groups: Groups,
     ) -> tuple[Any, Any]:
         """Array operations on its own axis; itself, one axis up, on any other."""
         ((x,), (is_mapped,)) = args, mapped
         if axis.name is not None and axis.name == axis_name:
-            return self.resolved(axis, x, is_mapped)
+            if groups is None:
+                return self.resolved(axis, x, is_mapped)
+            rows = x if is_mapped else along(axis, x)
+            found = self.grouped(into_groups(rows, groups))
+            return out_of_groups(found, groups), True
         if not is_mapped:
-            return self(x, axis_name=axis_name, axis_size=axis_size), False
-        return self.shifted(x, axis_name, axis_size), True
+            return self(x, **_axis(axis_name, axis_size, groups)), False
+        return self.shifted(x, axis_name, axis_size, groups), True
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The collective as array operations; the replicas' values lie along axis 0."""
         raise self.missing("resolved")
 
-    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+    def grouped(self, x: Any) -> Any:
+        """The collective of each group's values: (groups, members, …) in and out."""
+        raise self.missing("grouped")
+
+    def shifted(
+        self, x: Any, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> Any:
         """The collective of an array with an unrelated leading axis."""
-        return self(x, axis_name=axis_name, axis_size=axis_size)
+        return self(x, **_axis(axis_name, axis_size, groups))
 
     def jvp(
         self,
@@ -114,16 +148,19 @@ class _Collective(Primitive):
         *,
         axis_name: Hashable,
         axis_size: int,
+        groups: Groups,
     ) -> tuple[Any, Any]:
         """Linear: the same collective of the tangents."""
-        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
+        axis = _axis(axis_name, axis_size, groups)
         return self(*primals, **axis), self(*tangents, **axis)
 
 
 class _Psum(_Collective):
     """psum: the sum of all replicas' values, the same on each."""
 
-    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> ArrayType:
         """The type of a replica's value; booleans have no sum."""
         if dtypes.is_bool(x.dtype):
             raise errors.DTypeError(
@@ -140,23 +177,32 @@ class _Psum(_Collective):
         others.all_reduce(x, out, "sum")
 
     def transpose(
-        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> Sequence[Any]:
         """Each replica's value reaches all outputs: the sum of their cotangents."""
-        return (psum(ct, axis_name=axis_name, axis_size=axis_size),)
+        return (psum(ct, **_axis(axis_name, axis_size, groups)),)
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """A sum along the axis; a value that all share is counted `size` times."""
         return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), False
 
+    def grouped(self, x: Any) -> Any:
+        """A group's sum, for each of its members."""
+        return for_members(reduce_sum(x, axes=(1,)), x.shape[1])
+
     def identity(
-        self, inputs: Sequence[Atom], *, axis_name: Hashable, axis_size: int
+        self,
+        inputs: Sequence[Atom],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        groups: Groups,
     ) -> Atom | None:
         """A literal is the same on all replicas, so that the sum is known."""
         (x,) = inputs
         if not isinstance(x, Literal):
             return x if axis_size == 1 else None
-        size = _number(axis_size, x.type.dtype).value
+        size = _number(member_count(axis_size, groups), x.type.dtype).value
         with np.errstate(all="ignore"):
             return Literal(x.value * size, x.type)
 
@@ -171,7 +217,9 @@ class _Extreme(_Collective):
         self.op = op
         self.reduce = reduce
 
-    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> ArrayType:
         """The type of a replica's value; complex numbers have no order."""
         if dtypes.is_complex(x.dtype):
             raise errors.DTypeError(
@@ -194,10 +242,11 @@ class _Extreme(_Collective):
         *,
         axis_name: Hashable,
         axis_size: int,
+        groups: Groups,
     ) -> tuple[Any, Any]:
         """The mean of the tangents of the replicas that have the extreme value."""
         ((x,), (t,)) = primals, tangents
-        axis: dict[str, Any] = {"axis_name": axis_name, "axis_size": axis_size}
+        axis = _axis(axis_name, axis_size, groups)
         output = self(x, **axis)
         tied = winners(x, output)
         total = psum(select(tied, t, 0), **axis)
@@ -208,8 +257,17 @@ class _Extreme(_Collective):
         """The extreme along the axis; a value that all share is the extreme."""
         return self.reduce(x, axes=(0,)) if is_mapped else x, False
 
+    def grouped(self, x: Any) -> Any:
+        """A group's extreme, for each of its members."""
+        return for_members(self.reduce(x, axes=(1,)), x.shape[1])
+
     def identity(
-        self, inputs: Sequence[Atom], *, axis_name: Hashable, axis_size: int
+        self,
+        inputs: Sequence[Atom],
+        *,
+        axis_name: Hashable,
+        axis_size: int,
+        groups: Groups,
     ) -> Atom | None:
         """A literal is the same on all replicas."""
         (x,) = inputs
@@ -219,39 +277,51 @@ class _Extreme(_Collective):
 class _AllGather(_Collective):
     """all_gather: the values of all replicas, stacked along a new leading axis."""
 
-    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
-        """A new leading axis of the size of the named one."""
-        return x.with_shape((axis_size, *x.shape))
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> ArrayType:
+        """A new leading axis of the size of the named one, or of a group."""
+        return x.with_shape((member_count(axis_size, groups), *x.shape))
 
     def exchange(self, others: Communicator, x: Any, out: Any) -> None:
         """The rows of all."""
         others.all_gather(x, out)
 
     def transpose(
-        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> Sequence[Any]:
         """Each replica gets the sum of the cotangents of its own row."""
-        return (psum_scatter(ct, axis_name=axis_name, axis_size=axis_size),)
+        return (psum_scatter(ct, **_axis(axis_name, axis_size, groups)),)
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The stacked array, the same for all."""
         return x if is_mapped else along(axis, x), False
 
-    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+    def grouped(self, x: Any) -> Any:
+        """A group's values, for each of its members."""
+        return for_members(x, x.shape[1])
+
+    def shifted(
+        self, x: Any, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> Any:
         """The gathered axis comes first, the unrelated one goes back in front."""
-        return _swapped(self(x, axis_name=axis_name, axis_size=axis_size))
+        return _swapped(self(x, **_axis(axis_name, axis_size, groups)))
 
 
 class _Scattered(_Collective):
     """What reads an array with one row for each replica."""
 
-    def check_rows(self, x: ArrayType, axis_name: Hashable, axis_size: int) -> None:
+    def check_rows(
+        self, x: ArrayType, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> None:
         """Raises unless the leading axis has a row for each replica."""
-        if x.ndim == 0 or x.shape[0] != axis_size:
+        count = member_count(axis_size, groups)
+        if x.ndim == 0 or x.shape[0] != count:
             raise errors.ShapeError(
                 errors.explain(
                     f"{self.name}({x}, axis_name={axis_name!r})",
-                    f"the leading axis must have size {axis_size}, as the named one",
+                    f"the leading axis must have size {count}, as the "
+                    + ("named one" if groups is None else "groups"),
                 )
             )
 
@@ -259,10 +329,12 @@ class _Scattered(_Collective):
 class _PsumScatter(_Scattered):
     """psum_scatter: replica i gets the sum of all replicas' rows i."""
 
-    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> ArrayType:
         """The type of one row."""
-        self.check_rows(x, axis_name, axis_size)
-        return psum.infer(x, axis_name=axis_name, axis_size=axis_size).with_shape(
+        self.check_rows(x, axis_name, axis_size, groups)
+        return psum.infer(x, **_axis(axis_name, axis_size, groups)).with_shape(
             x.shape[1:]
         )
 
@@ -271,26 +343,34 @@ class _PsumScatter(_Scattered):
         others.reduce_scatter(x, out)
 
     def transpose(
-        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> Sequence[Any]:
         """All replicas' cotangents, stacked."""
-        return (all_gather(ct, axis_name=axis_name, axis_size=axis_size),)
+        return (all_gather(ct, **_axis(axis_name, axis_size, groups)),)
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The sum's rows, one for each replica."""
         return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), True
 
-    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+    def grouped(self, x: Any) -> Any:
+        """The sum's rows, one for each member."""
+        return reduce_sum(x, axes=(1,))
+
+    def shifted(
+        self, x: Any, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> Any:
         """The rows come first."""
-        return self(_swapped(x), axis_name=axis_name, axis_size=axis_size)
+        return self(_swapped(x), **_axis(axis_name, axis_size, groups))
 
 
 class _AllToAll(_Scattered):
     """all_to_all: row j of replica i becomes row i of replica j."""
 
-    def infer(self, x: ArrayType, *, axis_name: Hashable, axis_size: int) -> ArrayType:
+    def infer(
+        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> ArrayType:
         """The same type."""
-        self.check_rows(x, axis_name, axis_size)
+        self.check_rows(x, axis_name, axis_size, groups)
         return x
 
     def exchange(self, others: Communicator, x: Any, out: Any) -> None:
@@ -298,10 +378,10 @@ class _AllToAll(_Scattered):
         others.all_to_all(x, out)
 
     def transpose(
-        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int
+        self, ct: Any, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> Sequence[Any]:
         """Its own inverse, so its own transpose."""
-        return (all_to_all(ct, axis_name=axis_name, axis_size=axis_size),)
+        return (all_to_all(ct, **_axis(axis_name, axis_size, groups)),)
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The transposition of replicas and rows."""
@@ -312,9 +392,15 @@ class _AllToAll(_Scattered):
         spread = (axis.size, axis.size, *shape[1:])
         return broadcast_in_dim(x, shape=spread, dims=dims), True
 
-    def shifted(self, x: Any, axis_name: Hashable, axis_size: int) -> Any:
+    def grouped(self, x: Any) -> Any:
+        """The transposition of members and rows."""
+        return permute(x, dims=(0, 2, 1, *range(3, x.ndim)))
+
+    def shifted(
+        self, x: Any, axis_name: Hashable, axis_size: int, groups: Groups
+    ) -> Any:
         """The rows come first, and go back."""
-        return _swapped(self(_swapped(x), axis_name=axis_name, axis_size=axis_size))
+        return _swapped(self(_swapped(x), **_axis(axis_name, axis_size, groups)))
 
 
 class _Ppermute(Primitive):
@@ -372,7 +458,7 @@ class _Ppermute(Primitive):
     ) -> None:
         """Meets the other replicas."""
         others = members(self, axis_name, axis_size)
-        others.permute(_whole(x), outputs[0], perm)
+        others.permute(whole(x), outputs[0], perm)
 
     steps = _Collective.steps
 
@@ -419,7 +505,7 @@ class _Ppermute(Primitive):
         if not is_mapped and len(perm) == axis_size:
             return x, False
         rows = x if is_mapped else along(axis, x)
-        return _rearranged(rows, {j: i for i, j in perm}), True
+        return rearranged(rows, {j: i for i, j in perm}), True
 
 
 class _AxisIndex(Primitive):
@@ -469,10 +555,18 @@ class _AxisIndex(Primitive):
         return iota(shape=(axis.size,), dtype=dtypes.int32, axis=0), True
 
 
-def pmean(x: Any, axis_name: Hashable) -> Any:
-    """The mean of all replicas' floating-point values, the same on each."""
-    total = psum(x, axis_name=axis_name)
-    return div(total, _number(axes.axis_size(axis_name), total.dtype))
+def pmean(
+    x: Any, axis_name: Hashable, groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """The mean of all replicas' floating-point values, or of each group's, on each."""
+    size = axes.axis_size(axis_name)
+    found = checked_groups(groups, axis_name, size)
+    total = psum(x, axis_name=axis_name, groups=found)
+    return div(total, _number(member_count(size, found), total.dtype))
+
+
+def _axis(axis_name: Hashable, axis_size: int, groups: Groups) -> dict[str, Any]:
+    return {"axis_name": axis_name, "axis_size": axis_size, "groups": groups}
 
 
 def members(primitive: Primitive, axis_name: Hashable, axis_size: int) -> Communicator:
@@ -491,7 +585,7 @@ def members(primitive: Primitive, axis_name: Hashable, axis_size: int) -> Commun
     )
 
 
-def _whole(x: Any) -> Any:
+def whole(x: Any) -> Any:
     """A value as a contiguous NumPy array; a literal is a number."""
     return np.ascontiguousarray(x).reshape(np.shape(x))
 
@@ -512,29 +606,6 @@ def _times(x: Any, n: int) -> Any:
 def _swapped(x: Any) -> Any:
     """The array with its two leading axes exchanged."""
     return permute(x, dims=(1, 0, *range(2, x.ndim)))
-
-
-def _rearranged(x: Any, source: dict[int, int]) -> Any:
-    """The array whose row j is row `source[j]` of x, or zeros where it has none.
-
-    Rows that stay neighbours are moved together: a shift is two slices.
-    """
-    size = x.shape[0]
-    rows = [source.get(j, -1) for j in range(size)]
-    cuts = [j for j in range(1, size) if not _follows(rows[j - 1], rows[j])]
-    pieces = []
-    for start, stop in pairwise([0, *cuts, size]):
-        if rows[start] < 0:
-            shape = (stop - start, *x.shape[1:])
-            pieces.append(full(shape, x.dtype, 0))
-        else:
-            first = rows[start]
-            pieces.append(part_of(x, 0, first, first + stop - start))
-    return pieces[0] if len(pieces) == 1 else concatenate(*pieces, axis=0)
-
-
-def _follows(before: int, row: int) -> bool:
-    return before == row == -1 or (before >= 0 and row == before + 1)
 
 
 psum = _Psum("psum")

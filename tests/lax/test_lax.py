@@ -187,6 +187,7 @@ COLLECTIVES = {
     "ppermute": lambda m, x: m.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]),
     "pshuffle": lambda m, x: m.pshuffle(x, "i", [3, 0, 1, 2]),
     "pswapaxes": lambda m, x: m.pswapaxes(x, "i", 0),
+    "pbroadcast": lambda m, x: m.pbroadcast(x, "i", 2),
 }
 
 
@@ -197,6 +198,84 @@ def test_collectives_as_jax(name, jax):
     want = jax.vmap(lambda x: f(jax.lax, x), axis_name="i")(V)
     got = fnx.vmap(lambda x: f(lax, x), axis_name="i")(fnp.array(V))
     np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+SEVERAL = {
+    "all_gather": lambda x, i: lax.all_gather(x, i, axis=1),
+    "all_gather tiled": lambda x, i: lax.all_gather(x, i, axis=1, tiled=True),
+    "psum_scatter": lambda x, i: lax.psum_scatter(x, i),
+    "psum_scatter tiled": lambda x, i: lax.psum_scatter(x, i, tiled=True),
+    "all_to_all": lambda x, i: lax.all_to_all(x, i, 0, 1),
+    "all_to_all tiled": lambda x, i: lax.all_to_all(x, i, 0, 1, tiled=True),
+    "pbroadcast": lambda x, i: lax.pbroadcast(x, i, 4),
+    "pcast": lambda x, i: lax.pcast(x, i, to="varying"),
+    "pmean": lambda x, i: lax.pmean(x, i),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_two_axes_are_as_one_of_their_product(name):
+    f = SEVERAL[name]
+    x = fnp.array(RNG.standard_normal((6, 6, 2)))
+    want = fnx.vmap(lambda x: f(x, "all"), axis_name="all")(x)
+    rows = fnx.vmap(lambda x: f(x, ("i", "j")), axis_name="j")
+    got = fnx.vmap(rows, axis_name="i")(x.reshape(2, 3, 6, 2))
+    np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-12)
+
+
+IN_GROUPS = {
+    "psum": lambda x, i, g: lax.psum(x, i, axis_index_groups=g),
+    "count": lambda x, i, g: x * lax.psum(1, i, axis_index_groups=g),
+    "pmean": lambda x, i, g: lax.pmean(x, i, axis_index_groups=g),
+    "pmax": lambda x, i, g: lax.pmax(x, i, axis_index_groups=g),
+    "pmin": lambda x, i, g: lax.pmin(x, i, axis_index_groups=g),
+    "all_gather": lambda x, i, g: lax.all_gather(
+        x, i, axis=1, tiled=True, axis_index_groups=g
+    ),
+    "psum_scatter": lambda x, i, g: lax.psum_scatter(
+        x, i, tiled=True, axis_index_groups=g
+    ),
+    "all_to_all": lambda x, i, g: lax.all_to_all(
+        x, i, 0, 1, tiled=True, axis_index_groups=g
+    ),
+    "pswapaxes": lambda x, i, g: lax.pswapaxes(x[:3], i, 0, axis_index_groups=g),
+}
+
+
+@pytest.mark.parametrize("name", IN_GROUPS)
+@pytest.mark.parametrize("axis", ["i", "j"])
+def test_groups_are_as_an_axis_of_their_own(name, axis):
+    """On a grid of replicas, the columns are groups of three, the rows of two."""
+    f = IN_GROUPS[name]
+    x = fnp.array(RNG.standard_normal((2, 3, 6, 2)))
+    if axis == "j":
+        groups = [[3, 4, 5], [0, 1, 2]]
+    else:
+        groups = [[0, 3], [1, 4], [2, 5]]
+    if name == "pswapaxes" and axis == "i":
+        x = x[:, :, :2]
+    rows = fnx.vmap(lambda x: f(x, axis, None), axis_name="j")
+    want = fnx.vmap(rows, axis_name="i")(x)
+    flat = x.reshape(6, *x.shape[2:])
+    got = fnx.vmap(lambda x: f(x, "all", groups), axis_name="all")(flat)
+    np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-12)
+    slopes = fnx.vmap(
+        fnx.vmap(fnx.grad(lambda x: (f(x, axis, None) ** 2).sum()), axis_name="j"),
+        axis_name="i",
+    )(x)
+    got = fnx.vmap(
+        fnx.grad(lambda x: (f(x, "all", groups) ** 2).sum()), axis_name="all"
+    )(flat)
+    np.testing.assert_allclose(got.reshape(slopes.shape), slopes, rtol=1e-12)
+
+
+def test_groups_of_several_axes_are_refused():
+    with pytest.raises(errors.AxisError, match="along one axis"):
+        lax.psum(1.0, ("i", "j"), axis_index_groups=[[0]])
+    with pytest.raises(errors.OptionError, match="'reduced' is not supported"):
+        fnx.vmap(lambda x: lax.pcast(x, "i", to="reduced"), axis_name="i")(V)
+    with pytest.raises(errors.AxisError, match="0 to 3"):
+        fnx.vmap(lambda x: lax.pbroadcast(x, "i", 4), axis_name="i")(V)
 
 
 def test_two_names():

@@ -23,12 +23,14 @@ from fnx.ops.collective import (
     psum,
     psum_scatter,
 )
+from fnx.ops.pbroadcast import pbroadcast
 from fnx.runtime.array import from_numpy
 from fnx.transforms.batch import map_over
 
 N = 4
 SHIFT = ((0, 1), (1, 2), (2, 3), (3, 0))
 SOME = ((0, 2), (3, 1))
+ONE = array_type((3,), np.float32)
 X = np.random.default_rng(0).standard_normal((N, 3))
 ROWS = np.random.default_rng(1).standard_normal((N, N, 3))
 
@@ -64,6 +66,10 @@ EXPECTED = {
         lambda x: ppermute(x, axis_name="i", perm=SOME),
         lambda x: np.stack([0 * x[0], x[3], x[0], 0 * x[0]]),
     ),
+    "pbroadcast": (
+        lambda x: pbroadcast(x, axis_name="i", source=2),
+        lambda x: [x[2]] * N,
+    ),
     "axis_index": (
         lambda x: axis_index(axis_name="i"),
         lambda x: np.arange(N, dtype=np.int32),
@@ -79,9 +85,61 @@ ROW_WISE = {
         lambda x: x.swapaxes(0, 1),
     ),
 }
+# Members in an order of their own: replica 3 is number 0 of its group.
+GROUPS = ((0, 2), (3, 1))
+PAIRS = np.random.default_rng(3).standard_normal((N, 2, 3))
+
+
+def of_groups(function):
+    """What each replica gets of a function of its group's values, in NumPy."""
+
+    def expected(x):
+        found = [None] * N
+        for group in GROUPS:
+            for member, row in zip(group, function(x[list(group)]), strict=True):
+                found[member] = row
+        return np.stack(found)
+
+    return expected
+
+
+IN_GROUPS = {"axis_name": "i", "groups": GROUPS}
+EXPECTED |= {
+    "psum of groups": (
+        lambda x: psum(x, **IN_GROUPS),
+        of_groups(lambda x: [x.sum(0)] * 2),
+    ),
+    "pmean of groups": (
+        lambda x: pmean(x, "i", GROUPS),
+        of_groups(lambda x: [x.mean(0)] * 2),
+    ),
+    "pmax of groups": (
+        lambda x: pmax(x, **IN_GROUPS),
+        of_groups(lambda x: [x.max(0)] * 2),
+    ),
+    "pmin of groups": (
+        lambda x: pmin(x, **IN_GROUPS),
+        of_groups(lambda x: [x.min(0)] * 2),
+    ),
+    "all_gather of groups": (
+        lambda x: all_gather(x, **IN_GROUPS),
+        of_groups(lambda x: [x] * 2),
+    ),
+}
+PAIR_WISE = {
+    "psum_scatter of groups": (
+        lambda x: psum_scatter(x, **IN_GROUPS),
+        of_groups(lambda x: x.sum(0)),
+    ),
+    "all_to_all of groups": (
+        lambda x: all_to_all(x, **IN_GROUPS),
+        of_groups(lambda x: x.swapaxes(0, 1)),
+    ),
+}
 EVERY = [(X, *row) for row in EXPECTED.values()]
 EVERY += [(ROWS, *row) for row in ROW_WISE.values()]
-IDS = [*EXPECTED, *ROW_WISE]
+EVERY += [(PAIRS, *row) for row in PAIR_WISE.values()]
+IDS = [*EXPECTED, *ROW_WISE, *PAIR_WISE]
 each = pytest.mark.parametrize(("x", "function", "expected"), EVERY, ids=IDS)
 
 
@@ -117,6 +175,8 @@ def test_an_unrelated_axis_inside(x, function, expected):
 
 
 LINEAR = ["psum", "all_gather", "shift", "some", "psum_scatter", "all_to_all"]
+LINEAR += ["pbroadcast"]
+LINEAR += [f"{name} of groups" for name in ("psum", "all_gather", *ROW_WISE)]
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -144,10 +204,45 @@ def test_tied_replicas_share_the_tangent(name):
     t = np.array([1.0, 10.0, 3.0, 20.0])
 
     def tangent(x, t):
-        return reduce.jvp([x], [t], axis_name="i", axis_size=N)[1]
+        return reduce.jvp([x], [t], axis_name="i", axis_size=N, groups=None)[1]
 
     want = 2.0 if name == "pmax" else 15.0
     np.testing.assert_array_equal(replicas(tangent, x, t), [want] * N)
+
+
+@pytest.mark.parametrize("name", ["pmax", "pmin"])
+def test_tied_members_of_a_group_share_the_tangent(name):
+    reduce = getattr(collective, name)
+    x = np.array([2.0, 5.0, 2.0, 1.0])
+    t = np.array([1.0, 10.0, 3.0, 20.0])
+
+    def tangent(x, t):
+        return reduce.jvp([x], [t], axis_name="i", axis_size=N, groups=GROUPS)[1]
+
+    want = [2, 10, 2, 10] if name == "pmax" else [2, 20, 2, 20]
+    np.testing.assert_array_equal(replicas(tangent, x, t), want)
+
+
+@pytest.mark.parametrize(
+    "groups", [[[0, 1], [2]], [[0, 1], [1, 2]], [[0, 1]], [], [[0, 4], [1, 2]]]
+)
+def test_groups_have_each_replica_once(groups):
+    with axes.bound_axis("i", N), pytest.raises(errors.AxisError, match="0 to 3"):
+        trace(lambda x: [psum(x, axis_name="i", groups=groups)], [ONE])
+
+
+def test_one_group_of_all_in_their_order_is_the_axis():
+    with axes.bound_axis("i", N):
+        whole = trace(lambda x: [psum(x, axis_name="i", groups=[range(N)])], [ONE])
+        (eqn,) = whole.program.eqns
+    assert eqn.params["groups"] is None
+
+
+def test_the_sum_of_a_literal_counts_the_members():
+    def total(x):
+        return x + psum(1, axis_name="i", groups=GROUPS)
+
+    np.testing.assert_array_equal(replicas(total, X), X + 2)
 
 
 def test_the_sum_of_a_shared_integer_wraps():
@@ -189,5 +284,6 @@ def test_an_axis_without_a_name_is_no_axis():
     with axes.bound_axis(None, 3):
         assert axes.bound_axes() == ()
     x = from_numpy(X)
-    got = psum.batch(MappedAxis(None, N), [x], [True], axis_name="i", axis_size=1)
+    params = {"axis_name": "i", "axis_size": 1, "groups": None}
+    got = psum.batch(MappedAxis(None, N), [x], [True], **params)
     np.testing.assert_array_equal(np.asarray(got[0]), X)

@@ -16,7 +16,7 @@ HELD = {"call", "cond", "scan", "while_loop", "remat", "lanes", "constant"}
 CUSTOM = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_linear"}
 CUSTOM |= {"custom_vjp_symbolic", "custom_vmap_call", "linear_solve", "root"}
 COLLECTIVE = {"psum", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all"}
-COLLECTIVE |= {"ppermute", "axis_index"}
+COLLECTIVE |= {"ppermute", "pbroadcast", "axis_index"}
 
 
 def test_no_rule_is_missing():
