@@ -59,18 +59,48 @@ class Spread:
         return self._run(arrays)
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
-        here = [put(x, placed(CPU, False)) for x in arrays]
-        data = [x._numpy() for x in here]
-        prepared = replicas.prepared(self.program, self.mesh.axes, self.ins, self.outs)
         types = self._types()
-        outputs = [prepared.empty(type) for type in types]
-        prepared.run(outputs, data)
         shardings = [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
-        rows = zip(outputs, types, shardings, strict=True)
-        results = [sharded(*row) for row in rows]
+        backend = self.mesh.devices.flat[0].backend
+        run = self._on_cpu if backend == "cpu" else self._on_devices
+        results = run(arrays, types, shardings)
         if hooks.busy and (watching() or checked_kinds.get()):
-            self._look(here, results)
+            here = [put(x, placed(CPU, False)) for x in (*arrays, *results)]
+            self._look(here[: len(arrays)], here[len(arrays) :])
         return results
+
+    def _on_cpu(
+        self,
+        arrays: Sequence[Any],
+        types: Sequence[ArrayType],
+        shardings: Sequence[NamedSharding],
+    ) -> list[Any]:
+        """Every replica writes into its part of the outputs."""
+        data = [x._numpy() for x in arrays]
+        ready = replicas.prepared(self.program, self.mesh.axes, self.ins, self.outs)
+        outputs = [ready.empty(type) for type in types]
+        ready.run(outputs, data)
+        rows = zip(outputs, types, shardings, strict=True)
+        return [sharded(*row) for row in rows]
+
+    def _on_devices(
+        self,
+        arrays: Sequence[Any],
+        types: Sequence[ArrayType],
+        shardings: Sequence[NamedSharding],
+    ) -> list[Any]:
+        """Every replica has its parts of the outputs."""
+        # lazy: few have such devices
+        from fnx.runtime import device_replicas as there  # lazy: see above
+
+        mesh = self.mesh
+        devices = list(mesh.devices.flat)
+        ready = there.prepared(
+            self.program, mesh.axes, self.ins, self.outs, devices[0].backend
+        )
+        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
+        found = ready.run(arrays, wanted, devices, self.asker)
+        return there.joined(found, types, shardings)
 
     def _types(self) -> list[ArrayType]:
         """The types of the outputs as wholes."""

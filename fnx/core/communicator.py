@@ -56,8 +56,8 @@ class Communicator(Protocol):
         """The communicator of the group of ranks that this one is in."""
         ...
 
-    def fail(self, error: BaseException) -> None:
-        """This replica comes no more: the others raise, and do not wait for it."""
+    def leave(self, error: BaseException | None) -> None:
+        """This replica comes no more, whatever went wrong: nobody waits for it."""
         ...
 
 
@@ -91,5 +91,5 @@ class Alone:
         """Alone in its group."""
         return self
 
-    def fail(self, error: BaseException) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """Nobody waits."""

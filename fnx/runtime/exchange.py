@@ -279,9 +279,15 @@ class Member:
         ranks = next(tuple(group) for group in groups if self.rank in group)
         return Member(self.exchange.group(ranks), ranks.index(self.rank))
 
-    def fail(self, error: BaseException) -> None:
+    def leave(self, error: BaseException | None) -> None:
         """The others need not wait."""
         self.exchange.leave(self.rank, error)
+
+    def together(
+        self, what: What, value: Any, act: Callable[[Sequence[Any]], None]
+    ) -> None:
+        """Calls `act` once, in the thread that comes last, with the values of all."""
+        self.exchange.meet(self.rank, what, value, act)
 
     def _share(self, what: What, x: NumPyArray, out: NumPyArray, work: Work) -> None:
         """Has the work of each rank done, which writes outputs of any of them."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from queue import SimpleQueue
 from typing import Any
@@ -32,26 +32,27 @@ from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
 
 Index = tuple[Any, ...]  # `...`, so that it gives a view, and a slice for each axis
+Reads = tuple[tuple[Index, ...], ...]
+Writes = tuple[tuple[Index | None, ...], ...]
 
 
 @record
 class Replicas:
-    """A program, compiled, and which part of the arrays each replica has.
+    """A program, compiled, and which parts of the arrays the replicas have (`parts`).
 
-    `reads` and `writes` have a row for each replica, and in it an index for each input
-    and output; `None` for an output of which another replica's is taken.
+    `meets` says whether they meet in collectives.
     """
 
     executable: Executable
     axes: Axes
-    reads: tuple[tuple[Index, ...], ...]
-    writes: tuple[tuple[Index | None, ...], ...]
+    reads: Reads
+    writes: Writes
     meets: bool
 
     def run(self, outputs: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Runs all replicas, and waits for them."""
         count = len(self.reads)
-        members = self._members() if self.meets else [{}] * count
+        members = meetings(self.axes) if self.meets else [{}] * count
 
         def work(rank: int) -> None:
             self._run_one(rank, members[rank], outputs, arrays)
@@ -72,16 +73,8 @@ class Replicas:
             self._memory(*row)
             for row in zip(outputs, self.writes[rank], types, strict=True)
         ]
-        failure: BaseException | None = None
-        try:
-            with named_axes.replica(members):
-                self.executable.run_into(inputs, ends)
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            for member in members.values():
-                member.exchange.leave(member.rank, failure)  # type: ignore[attr-defined]
+        with replica(members):
+            self.executable.run_into(inputs, ends)
         for out, index, end in zip(outputs, self.writes[rank], ends, strict=True):
             if index is not None and end.base is None:  # memory of its own
                 out[index] = end
@@ -99,20 +92,38 @@ class Replicas:
         native = self.executable.native is not None
         return (backend().empty if native else np.empty)(type.shape, type.dtype)
 
-    def _members(self) -> list[dict[Hashable, Communicator]]:
-        """For each replica those that it meets along each axis, anew for each run."""
-        ranks = list(product(*[range(size) for _, size in self.axes]))
-        exchanges: dict[Any, Exchange] = {}
-        found: list[dict[Hashable, Communicator]] = []
-        for place in ranks:
-            own: dict[Hashable, Communicator] = {}
-            for axis, (name, size) in enumerate(self.axes):
-                key = (axis, *place[:axis], None, *place[axis + 1 :])
-                if key not in exchanges:
-                    exchanges[key] = Exchange(size, name)
-                own[name] = Member(exchanges[key], place[axis])
-            found.append(own)
-        return found
+
+def meetings(axes: Axes) -> list[dict[Hashable, Communicator]]:
+    """For each replica those that it meets along each axis, for one run."""
+    exchanges: dict[Any, Exchange] = {}
+    found: list[dict[Hashable, Communicator]] = []
+    for place in product(*[range(size) for _, size in axes]):
+        own: dict[Hashable, Communicator] = {}
+        for axis, (name, size) in enumerate(axes):
+            key = (axis, *place[:axis], None, *place[axis + 1 :])
+            if key not in exchanges:
+                exchanges[key] = Exchange(size, name)
+            own[name] = Member(exchanges[key], place[axis])
+        found.append(own)
+    return found
+
+
+@contextmanager
+def replica(members: Mapping[Hashable, Communicator]) -> Iterator[None]:
+    """A context in which this thread is a replica; after it the others need not wait.
+
+    They hear of what goes wrong in it.
+    """
+    failure: BaseException | None = None
+    try:
+        with named_axes.replica(members):
+            yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        for member in members.values():
+            member.leave(failure)
 
 
 def run(
@@ -142,30 +153,35 @@ control.runner = run
 @cached
 def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas:
     """A program ready to run on all replicas."""
-    places = list(product(*[range(size) for _, size in axes]))
-    found = [dict(zip([name for name, _ in axes], p, strict=True)) for p in places]
+    reads, writes = parts(program, axes, ins, outs)
+    return Replicas(executable_for(program), axes, reads, writes, meets(program))
+
+
+def meets(program: Program) -> bool:
+    """Whether there is a collective in a program."""
+    return any("axis_name" in eqn.params for eqn in walk(program))
+
+
+def parts(
+    program: Program, axes: Axes, ins: Specs, outs: Specs
+) -> tuple[Reads, Writes]:
+    """For each replica the index of its part of each input, and of each output.
+
+    `None` for an output of which another replica's is taken.
+    """
+    names = [name for name, _ in axes]
+    places = product(*[range(size) for _, size in axes])
+    found = [dict(zip(names, place, strict=True)) for place in places]
     given = list(zip(program.input_types, ins, strict=True))
     made = list(zip(program.output_types, outs, strict=True))
-    return Replicas(
-        executable_for(program),
-        axes,
-        tuple([tuple([_part(t.shape, s, at, axes) for t, s in given]) for at in found]),
+    reads = [tuple([_part(t.shape, s, at, axes) for t, s in given]) for at in found]
+    writes = [
         tuple(
-            [
-                tuple(
-                    [
-                        _part(t.shape, s, at, axes) if _is_first(s, at) else None
-                        for t, s in made
-                    ]
-                )
-                for at in found
-            ]
-        ),
-        any(
-            eqn.primitive.sees_axes and "axis_name" in eqn.params
-            for eqn in walk(program)
-        ),
-    )
+            [_part(t.shape, s, at, axes) if _is_first(s, at) else None for t, s in made]
+        )
+        for at in found
+    ]
+    return tuple(reads), tuple(writes)
 
 
 def _part(

@@ -420,6 +420,64 @@ class ShardedArray(ConcreteArray):
         return DeletedShardedArray
 
 
+class PartsArray(ConcreteArray):
+    """An array in parts on devices with memory of their own, in the mesh's order.
+
+    As a whole it is on the host, from the time that somebody looks at it.
+    """
+
+    __slots__ = ("_sharding", "parts")
+
+    def __init__(
+        self, parts: tuple[ConcreteArray, ...], type: ArrayType, sharding: Sharding
+    ) -> None:
+        self.parts = parts
+        self.type = type
+        self._sharding = sharding
+        self._data: Any = None
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        if self._data is None:
+            data = np.empty(self.type.shape, self.type.dtype)
+            indices = list(self._sharding.devices_indices_map(self.type.shape).values())
+            # The first of equal parts is what the array is.
+            for part, index in reversed(list(zip(self.parts, indices, strict=True))):
+                where: Any = (..., *index)
+                data[where] = part._numpy()
+            data.setflags(write=False)
+            self._data = data
+        return self._data
+
+    def devices(self) -> set[Device]:
+        """The devices that have a part."""
+        return self._sharding.device_set
+
+    def block_until_ready(self) -> PartsArray:
+        """Itself, once all parts have their values."""
+        for part in self.parts:
+            part.block_until_ready()
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether all values are there."""
+        return all(part.is_ready() for part in self.parts)
+
+    def delete(self) -> None:
+        """Gives the memory of all parts back."""
+        for part in self.parts:
+            part.delete()
+        self._data = None
+
+    def is_deleted(self) -> bool:
+        """Whether the memory has been given back."""
+        return any(part.is_deleted() for part in self.parts)
+
+    def __repr__(self) -> str:
+        if self.is_deleted():
+            return f"Array(deleted, {self.type})"
+        return super().__repr__()
+
+
 class DeletedShardedArray(Deleted, ShardedArray):
     """What an array in parts turns into when its memory has been given away."""
 
@@ -428,7 +486,7 @@ class DeletedShardedArray(Deleted, ShardedArray):
 
 def sharding_of(x: ConcreteArray) -> Sharding:
     """Where an array's parts are."""
-    if isinstance(x, ShardedArray):
+    if isinstance(x, ShardedArray | PartsArray):
         return x._sharding
     return SingleDeviceSharding(x.device)
 
@@ -436,16 +494,22 @@ def sharding_of(x: ConcreteArray) -> Sharding:
 def shards_of(x: ConcreteArray) -> list[Shard]:
     """The parts of an array, in the order of the devices of its mesh."""
     rows = sharding_of(x).devices_indices_map(x.shape).items()
-    data = x._numpy()
     seen: dict[Any, int] = {}
     found = []
-    for device, index in rows:
+    for rank, (device, index) in enumerate(rows):
         key = tuple([(part.start, part.stop) for part in index])
         number = seen[key] = seen.get(key, -1) + 1
-        where: Any = (..., *index)
-        part = from_numpy(np.ascontiguousarray(data[where]), x.type.weak)
-        found.append(Shard(device, index, number, part))
+        found.append(Shard(device, index, number, _part(x, rank, index)))
     return found
+
+
+def _part(x: ConcreteArray, rank: int, index: Index) -> ConcreteArray:
+    if isinstance(x, PartsArray):
+        return x.parts[rank]
+    if not isinstance(x, ShardedArray):
+        return x
+    where: Any = (..., *index)
+    return from_numpy(np.ascontiguousarray(x._numpy()[where]), x.type.weak)
 
 
 def sharded(data: Any, type: ArrayType, sharding: Sharding) -> ShardedArray:
