@@ -207,6 +207,11 @@ def copy(out: int, source: int, nbytes: int, stream: int) -> None:
     runtime.memcpyAsync(out, source, nbytes, runtime.memcpyDeviceToDevice, stream)
 
 
+def clear(out: int, nbytes: int, stream: int) -> None:
+    """Makes bytes zero."""
+    cupy().cuda.runtime.memsetAsync(out, 0, nbytes, stream)
+
+
 def copy_peer(
     out: int, device: int, source: int, source_device: int, nbytes: int, stream: int
 ) -> None:
@@ -301,3 +306,22 @@ def launch(
     cupy().cuda.driver.launchKernel(
         function, *grid, *block, shared, stream, parameters, 0
     )
+
+
+# ---------------------------------------------------------------- NCCL
+
+
+def nccl() -> Any:
+    """CuPy's module for NCCL; `None` where there is no NCCL."""
+    cupy()
+    try:
+        found = cupy().cuda.nccl
+    except (ImportError, AttributeError):
+        return None
+    return found if getattr(found, "available", False) else None
+
+
+def ranks(devices: list[int]) -> list[Any]:
+    """NCCL's communicators of devices of this process, in their order."""
+    made: list[Any] = nccl().NcclCommunicator.initAll(devices)
+    return made

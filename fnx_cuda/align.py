@@ -20,6 +20,7 @@ from fnx_cuda.instructions import (
     Instruction,
     Launch,
     Loop,
+    Meet,
     Product,
 )
 
@@ -164,10 +165,11 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
             return dataclasses.replace(item, pointers=all_at(item.pointers))
         case Copy(out, source, nbytes):
             return Copy(at(out), at(source), nbytes)
-        case Host(step):
+        case Host(step) | Meet(step):
             inputs = [at(x) if isinstance(x, Place) else x for x in step.inputs]
             ends = all_at(step.outputs)
-            return Host(dataclasses.replace(step, inputs=tuple(inputs), outputs=ends))
+            kind = type(item)
+            return kind(dataclasses.replace(step, inputs=tuple(inputs), outputs=ends))
         case Product(step, launches):
             x, y, out = at(step.x), at(step.y), at(step.out)
             own = [

@@ -21,6 +21,7 @@ from fnx.runtime.plan import Plan
 from fnx_cuda import _cupy, doctor, frame, interop, nvrtc, transfer
 from fnx_cuda import device as devices
 from fnx_cuda.align import aligned
+from fnx_cuda.collectives import Ranks
 from fnx_cuda.lower import lower
 from fnx_cuda.memory import Buffer
 from fnx_cuda.products import PRODUCTS
@@ -102,6 +103,10 @@ class CudaBackend:
     def stream(self, device: int) -> int:
         """The handle of the stream that a device's work is on."""
         return devices.device(device).compute
+
+    def communicator(self, member: Any, device: int) -> Ranks:
+        """NCCL's, or over the host where there is none."""
+        return Ranks(member, device)
 
     def memory_stats(self, device: int) -> Mapping[str, int]:
         """Bytes in use, and of the device."""

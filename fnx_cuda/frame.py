@@ -18,6 +18,7 @@ from fnx_cuda.instructions import (
     Instruction,
     Launch,
     Loop,
+    Meet,
     Product,
 )
 
@@ -77,7 +78,7 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from pointers
         case Copy(out, source):
             yield from (out, source)
-        case Host(step):
+        case Host(step) | Meet(step):
             yield from [item for item in step.inputs if isinstance(item, Place)]
             yield from step.outputs
         case Product(step, launches):
@@ -113,7 +114,7 @@ def moving_places(instructions: Sequence[Instruction]) -> tuple[Place, ...]:
 def nodes(instruction: Instruction) -> int | None:
     """How many nodes of a graph an instruction is; `None` if it cannot be in one."""
     match instruction:
-        case Host() | Branch():
+        case Host() | Meet() | Branch():
             return None
         case Product(launches=launches):
             return max(len(launches), 1)
@@ -161,6 +162,8 @@ def name(instruction: Instruction) -> str:
             return f"a copy of {nbytes} bytes"
         case Host(step):
             return f"{step.primitive.name!r} on the host"
+        case Meet(step):
+            return f"the collective {step.primitive.name!r}"
         case Product(step):
             p = step.product
             return f"the product {p.stack}×{p.m}×{p.n}×{p.k} of {step.dtype}"

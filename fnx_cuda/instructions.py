@@ -53,6 +53,13 @@ class Host:
 
 
 @record
+class Meet:
+    """Replicas exchange arrays between their devices: a collective."""
+
+    step: HostStep
+
+
+@record
 class Product:
     """A stack of matrix products: by a library, or by launches of our own."""
 
@@ -77,7 +84,7 @@ class Loop:
     test: Body | None
 
 
-Instruction = Launch | Copy | Host | Product | Branch | Loop
+Instruction = Launch | Copy | Host | Meet | Product | Branch | Loop
 
 
 @record

@@ -34,6 +34,7 @@ from fnx_cuda.instructions import (
     Instruction,
     Launch,
     Loop,
+    Meet,
     Product,
 )
 from fnx_cuda.ordering import sorted_keys
@@ -120,6 +121,8 @@ class _Lowering:
 
     def host(self, step: HostStep) -> list[Instruction]:
         """A routine that there is code for here, or else its rule on the host."""
+        if step.meets and all(isinstance(item, Place) for item in step.inputs):
+            return [Meet(step)]
         work = Work()
         launches = routine_launches(step, work)
         self.work = max(self.work, work.size)

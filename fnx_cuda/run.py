@@ -15,6 +15,7 @@ from typing import Any
 
 from fnx.runtime.plan import Place
 from fnx_cuda import _cupy, failures, frame, modules
+from fnx_cuda.collectives import meeting_action
 from fnx_cuda.device import Device
 from fnx_cuda.flow import branch_action, loop_action
 from fnx_cuda.frame import Frame
@@ -28,6 +29,7 @@ from fnx_cuda.instructions import (
     Instruction,
     Launch,
     Loop,
+    Meet,
     Product,
 )
 from fnx_cuda.multiply import multiply_action
@@ -138,6 +140,8 @@ def action(instruction: Instruction, device: Device) -> Action:
             return copy_action(instruction)
         case Host(step):
             return host_action(step, device)
+        case Meet(step):
+            return meeting_action(step, device)
         case Product():
             return product_action(instruction, device)
         case Branch():

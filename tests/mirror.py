@@ -181,6 +181,9 @@ class Mirror:
     def stream(self, device: int) -> int:
         return 0
 
+    def communicator(self, member: Any, device: int) -> Any:
+        return member
+
     def memory_stats(self, device: int) -> Mapping[str, int]:
         return {"bytes_in_use": 0}
 

@@ -59,7 +59,7 @@ class CopyStep:
 
 @record
 class HostStep:
-    """Runs a primitive's `reference` rule in Python; a literal input is its value.
+    """Runs a primitive's `write` rule in Python; a literal input is its value.
 
     A backend that has code for the primitive's `routine` runs that in its place.
     """
@@ -75,6 +75,11 @@ class HostStep:
     def routine(self) -> str | None:
         """The well-known routine that the primitive is, if any."""
         return self.primitive.routine
+
+    @property
+    def meets(self) -> bool:
+        """Whether replicas exchange arrays, which may be in the memory of devices."""
+        return self.primitive.meets
 
 
 @record

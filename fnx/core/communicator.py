@@ -1,6 +1,6 @@
 """Communicator: how the replicas of a program exchange arrays.
 
-Receives NumPy arrays of one replica; writes what it gets of the others. Threads of a
+Receives arrays of one replica; writes what it gets of the others. Threads of a
 process implement it (`fnx/runtime/exchange.py`), and whatever joins processes. All
 replicas call the same methods in the same order, with arrays of the same shapes and
 dtypes: whoever does not, or does not come, is an error on every replica
@@ -9,13 +9,36 @@ dtypes: whoever does not, or does not come, is an error on every replica
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
+from fnx.records import record
+
 NumPyArray = np.ndarray[Any, Any]
 Pairs = Sequence[tuple[int, int]]
+
+
+@record
+class OnDevice:
+    """An array in the memory of a device, for a communicator of replicas there.
+
+    What becomes of it comes behind the work that is on the stream, and what is put on
+    the stream later comes behind that.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    device: int
+    stream: int
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Communicator(Protocol):
@@ -23,7 +46,8 @@ class Communicator(Protocol):
 
     Sums are ((x0 + x1) + x2)… on every replica, in the order of the ranks; 16-bit
     floats are summed in float32 and rounded once. Arrays are C-contiguous; `out` is
-    written, and is no memory of `x`.
+    written, and is no memory of `x`. Between devices both may be `OnDevice`; the order
+    of a sum is that of the library there.
     """
 
     size: int

@@ -58,6 +58,9 @@ class Primitive:
     # Whether `batch` must be asked even if no argument is mapped (collectives over a
     # named axis, and primitives that hold programs, which may contain one).
     sees_axes: ClassVar[bool] = False
+    # Whether `write` meets other replicas, and takes arrays in the memory of devices
+    # (`core.communicator.OnDevice`), too.
+    meets: ClassVar[bool] = False
     # Whether one of stacks of the inputs is much faster than one after the other.
     gathers: ClassVar[bool] = False
     # Whether each element of the output depends on few elements of the inputs, and a

@@ -17,7 +17,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core import axes
-from fnx.core.communicator import Alone, Communicator
+from fnx.core.communicator import Alone, Communicator, OnDevice
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
@@ -59,6 +59,7 @@ class _Collective(Primitive):
 
     linear = True
     sees_axes = True
+    meets = True
 
     def __call__(
         self,
@@ -411,6 +412,7 @@ class _Ppermute(Primitive):
 
     linear = True
     sees_axes = True
+    meets = True
 
     def __call__(
         self,
@@ -586,7 +588,9 @@ def members(primitive: Primitive, axis_name: Hashable, axis_size: int) -> Commun
 
 
 def whole(x: Any) -> Any:
-    """A value as a contiguous NumPy array; a literal is a number."""
+    """A value as a communicator takes it: contiguous; a literal is a number."""
+    if isinstance(x, OnDevice):
+        return x
     return np.ascontiguousarray(x).reshape(np.shape(x))
 
 

@@ -26,6 +26,7 @@ class _Pbroadcast(Primitive):
 
     linear = True
     sees_axes = True
+    meets = True
 
     def __call__(
         self,

@@ -374,6 +374,14 @@ class DeviceBackend(Compiler, Protocol):
         """The handle of the stream that a device's work is on."""
         ...
 
+    def communicator(self, member: Any, device: int) -> Any:
+        """What meets replicas on other devices, for the one on this device.
+
+        `member` (`fnx.runtime.exchange.Member`) meets their threads; it is what there
+        is where devices have no better way.
+        """
+        ...
+
     def memory_stats(self, device: int) -> Mapping[str, int]:
         """Bytes: "bytes_in_use", "peak_bytes_in_use", "bytes_limit" and others."""
         ...

@@ -72,7 +72,12 @@ class DeviceReplicas:
                 put(_part(x, index), placement) if own is None else own[rank]
                 for x, own, index in zip(arrays, given, self.reads[rank], strict=True)
             ]
-            with replica(members[rank]):
+            backend, number = placement.backend, devices[rank].id
+            others = {
+                name: backend.communicator(member, number)
+                for name, member in members[rank].items()
+            }
+            with replica(others):
                 found[rank] = self.executable.run_at(inputs, placement, what)
 
         with _running:

@@ -24,6 +24,8 @@ from fnx.compiler.step import (
     all_steps,
     held_plans,
 )
+from fnx.core.axes import is_replica
+from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
 from fnx.core.layout import Matrices, Product
 from fnx.core.program import Literal
@@ -31,6 +33,7 @@ from fnx.core.program import Literal
 __all__ = [
     "BranchStep",
     "Carry",
+    "Communicator",
     "CopyStep",
     "Cost",
     "Foreign",
@@ -42,6 +45,7 @@ __all__ = [
     "MatmulStep",
     "Matrices",
     "Native",
+    "OnDevice",
     "Output",
     "Place",
     "Plan",
@@ -52,6 +56,7 @@ __all__ = [
     "Test",
     "all_steps",
     "held_plans",
+    "is_replica",
     "is_small",
     "plan_cost",
 ]
