@@ -126,6 +126,11 @@ OPTIONS: Mapping[str, Option] = {
         variable="FNX_COLLECTIVE_TIMEOUT",
         values=range(1, 2**20),
     ),
+    "replicate_uncut": Option(
+        False,
+        "what jit cannot compute in parts is computed whole on every device",
+        variable="FNX_REPLICATE_UNCUT",
+    ),
     "check": Option(False, "run the checker after each pass", variable="FNX_CHECK"),
 }
 
@@ -166,6 +171,7 @@ class Config:
     default_device: Any
     cpu_devices: int
     collective_timeout: int
+    replicate_uncut: bool
     check: bool
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:

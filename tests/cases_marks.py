@@ -21,6 +21,8 @@ def _both(*xs: Any, **params: Any) -> Any:
 
 for _shape in ((), (5,), (2, 0, 3), (3, 4)):
     unary("checkpoint_name", _shape, _same, every_dtype=True, name="a")
+    _spec = tuple([("x",) if axis == 0 else () for axis in range(len(_shape))])
+    unary("sharding_constraint", _shape, _same, every_dtype=True, spec=_spec)
 
 
 def _mixed(rng: np.random.Generator) -> tuple[Any, ...]:

@@ -55,6 +55,7 @@ from fnx.runtime.executable import compiling_forbidden
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:
+    from fnx.api.partition import Partitioned
     from fnx.api.refs import Closed, Passed
     from fnx.api.stages import Lowered, Staged
 
@@ -136,6 +137,24 @@ class Jitted:
         except BaseException as error:
             errors.hide_internal(error)
             raise
+
+    def signature_of(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Divided, list[Any], Any]:
+        """A call in parts, the leaves as arrays, and what its program depends on."""
+        divided = self._options.divide(args, kwargs)
+        leaves, treedef = tree.flatten(divided[:2])
+        key = self._signature(divided, leaves, treedef)
+        try:
+            hash(key)
+        except TypeError:
+            check_hashable(self._asker, divided)
+            raise
+        return divided, leaves, key
+
+    def donated(self, divided: Divided) -> tuple[bool, ...]:
+        """Which leaves of a call are donated."""
+        return self._options.donated(divided)
 
     def _add_path(
         self, entry: Entry, divided: Divided, treedef: PyTreeDef, names: tuple[str, ...]
@@ -441,6 +460,8 @@ def jit(
     static_argnames: Names = None,
     donate_argnums: Nums = None,
     donate_argnames: Names = None,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
 ) -> Any:
     """Compiles a function.
 
@@ -453,8 +474,11 @@ def jit(
     choose arguments that are passed on as Python objects; they must be hashable, and a
     new value, or an equal one of another type, is a new signature. `donate_argnums` and
     `donate_argnames` choose arguments whose memory is given away: those arrays are
-    deleted after the call (`x.is_deleted()`), and using one raises. Without a function,
-    gives a decorator.
+    deleted after the call (`x.is_deleted()`), and using one raises. `in_shardings` and
+    `out_shardings` (trees of `fnx.sharding.NamedSharding`, `PartitionSpec` or `None`,
+    prefixes of the arguments and of the result) have the function computed in parts on
+    the devices of a mesh: where operations cannot be cut, `OptionError` names them.
+    Without a function, gives a decorator.
 
     The result has `lower`, `trace`, `eval_shape`, `cache_info`, `explain_miss`,
     `clear_cache`. Raises `OptionError` for options that do not fit the function,
@@ -469,9 +493,15 @@ def jit(
     """
     given = static_argnums, static_argnames, donate_argnums, donate_argnames
 
-    def jitted(function: Callable[..., Any]) -> Jitted:
+    def jitted(function: Callable[..., Any]) -> Jitted | Partitioned:
         check_callable("jit", function)
-        return Jitted(function, read_options("jit", function, *given))
+        made = Jitted(function, read_options("jit", function, *given))
+        if in_shardings is None and out_shardings is None:
+            return made
+        # lazy: few have several devices
+        from fnx.api.partition import Partitioned  # lazy: see above
+
+        return Partitioned(made, in_shardings, out_shardings)
 
     return jitted if fun is None else errors.api_boundary(jitted)(fun)
 

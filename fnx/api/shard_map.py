@@ -24,9 +24,8 @@ from fnx.api.arguments import (
 )
 from fnx.api.spread import Spread, refuse_bound, replicated
 from fnx.config import config
-from fnx.control.spmd import Axes, Specs, names_of
+from fnx.control.spmd import Specs, depends, names_of
 from fnx.core.axes import bound_axes, bound_axis
-from fnx.core.primitive import MappedAxis
 from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.dtypes import default_bits
@@ -38,7 +37,6 @@ from fnx.runtime.sharding import (
     full_spec,
     names_in,
 )
-from fnx.transforms.batch import batch_program
 from fnx.tree import PyTreeDef
 
 _CACHE_SIZE = 4096
@@ -197,8 +195,8 @@ class Sharded:
         names: Sequence[str],
     ) -> None:
         """Raises where devices may differ in what the specs call one and the same."""
-        for axis, (name, size) in enumerate(mesh.axes):
-            flags = _depends(program, mesh.axes, ins, axis)
+        for name, size in mesh.axes:
+            flags = depends(program, ins, (name, size))
             for spec, varies, out in zip(outs, flags, names, strict=True):
                 if varies and name not in names_of(spec) and size > 1:
                     raise errors.AxisError(
@@ -211,14 +209,6 @@ class Sharded:
                             "of the first device",
                         )
                     )
-
-
-def _depends(program: Program, axes: Axes, ins: Specs, axis: int) -> Sequence[bool]:
-    """Which outputs may differ along one axis of the mesh: those `vmap` would map."""
-    name, size = axes[axis]
-    mapped = tuple([name in names_of(spec) for spec in ins])
-    _, flags = batch_program(program, MappedAxis(name, size), mapped)
-    return flags
 
 
 def _specs(

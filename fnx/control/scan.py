@@ -76,6 +76,7 @@ from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.shard import Part
 from fnx.transforms.split import split_program
 from fnx.transforms.transpose import transpose_program
 
@@ -345,6 +346,27 @@ class _Scan(Primitive):
     def kept(self, eqn: Eqn, used: Sequence[bool], keep: Any) -> Any:
         """Rows of the body's values, from which the rounds are made again."""
         return kept_rows(eqn, used, keep)
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """The loop over parts of its rows; a carry that rounds cut is cut before."""
+        program, shape = eqn.params["program"], eqn.params["shape"]
+        front, given = parts[: shape.first], list(parts[shape.first :])
+        start = shape.consts + shape.carry
+        given[start:] = [cutter.moved(x, ((), *x.spec[1:])) for x in given[start:]]
+        specs = [x.spec if n < start else x.spec[1:] for n, x in enumerate(given)]
+        free = (None,) * len(program.outputs)
+        _, found = cutter.program(program, specs, free)
+        for n in range(shape.carry):
+            place = shape.consts + n
+            if not any(specs[place]):
+                given[place] = cutter.moved(given[place], found[n])
+                specs[place] = found[n]
+        carry = tuple(specs[shape.consts : start])
+        local, found = cutter.program(program, specs, (*carry, *free[shape.carry :]))
+        values = [x.value for x in (*front, *given)]
+        results = self(*values, program=local, shape=shape)
+        ends = (*carry, *[((), *spec) for spec in found[shape.carry :]])
+        return [Part(x, spec) for x, spec in zip(results, ends, strict=True)]
 
     def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:
         """A loop of machine code."""

@@ -30,6 +30,7 @@ from fnx.ops.arithmetic import add, mul, select
 from fnx.ops.collective import axis_index, psum
 from fnx.ops.elementwise import eq
 from fnx.ops.families import along
+from fnx.ops.pbroadcast import pbroadcast
 from fnx.ops.shape import (
     broadcast_in_dim,
     part_of,
@@ -41,6 +42,7 @@ from fnx.ops.shape import (
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import rewrite
+from fnx.transforms.shard import Part
 from fnx.transforms.split import Split, split_program
 from fnx.transforms.transpose import transpose_program
 
@@ -203,6 +205,25 @@ class _Spmd(Primitive):
         )
         return results, out_mapped
 
+    def cut(self, cutter: Any, eqn: Any, parts: Sequence[Any]) -> Any:
+        """The program itself, if it is for the same mesh."""
+        params = eqn.params
+        axes, ins, outs = params["axes"], params["ins"], params["outs"]
+        if dict(axes) != cutter.sizes:
+            return None
+        rows = zip(parts, ins, strict=True)
+        inputs = [cutter.moved(part, spec).value for part, spec in rows]
+        found = evaluate(params["program"], inputs)
+        for axis in axes:
+            flags = depends(params["program"], ins, axis)
+            found = [
+                pbroadcast(x, axis_name=axis[0], source=0, axis_size=axis[1])
+                if varies and axis in _missing(spec, axes)
+                else x
+                for x, varies, spec in zip(found, flags, outs, strict=True)
+            ]
+        return [Part(x, spec) for x, spec in zip(found, outs, strict=True)]
+
     def steps(self, plan: Any, *inputs: Any, **params: Any) -> None:
         """The host has the replicas run, and waits for them."""
         plan.host()
@@ -229,6 +250,12 @@ def whole(part: ArrayType, spec: Spec, axes: Axes) -> ArrayType:
 def names_of(spec: Spec) -> tuple[Hashable, ...]:
     """The axes of the mesh that cut an array."""
     return tuple([name for names in spec for name in names])
+
+
+def depends(program: Program, ins: Specs, axis: tuple[Hashable, int]) -> Sequence[bool]:
+    """Which outputs may differ along an axis of the mesh: those `vmap` would map."""
+    mapped = tuple([axis[0] in names_of(spec) for spec in ins])
+    return batch_program(program, MappedAxis(*axis), mapped)[1]
 
 
 def _one_up(specs: Specs, mapped: Sequence[bool]) -> Specs:

@@ -237,6 +237,25 @@ class Primitive:
         """
         return None
 
+    def folded_together(self, **params: Any) -> Sequence[tuple[Any, Any]]:
+        """Pairs of folded axes of two inputs that are folded as one.
+
+        Each axis is (position of the input, number of the axis).
+        """
+        return ()
+
+    def localized(self, out_shape: tuple[int, ...], **params: Any) -> Mapping[str, Any]:
+        """Params for parts of the inputs, where the part of the output has a shape."""
+        return params | {"shape": out_shape} if "shape" in params else params
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """The parts of the outputs for parts of the inputs, on one of several devices.
+
+        `cutter` is a `fnx.transforms.shard.Cutter`, the parts are its `Part`s. `None`
+        where `body` or `alignment` tells it.
+        """
+        return None
+
     def links(
         self,
         position: int,

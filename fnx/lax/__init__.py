@@ -7,6 +7,7 @@ every shape is explicit. `fnx.numpy` is made of these operations. The walk begin
 
 from fnx.api.branches import cond, platform_dependent, switch
 from fnx.api.loops import fori_loop, map, scan, while_loop
+from fnx.api.partition import with_sharding_constraint
 from fnx.api.prefixes import associative_scan
 from fnx.api.solve import custom_linear_solve, custom_root
 from fnx.lax.convolving import (
@@ -353,5 +354,6 @@ __all__ = [
     "transpose",
     "unstack",
     "while_loop",
+    "with_sharding_constraint",
     "zeros_like_array",
 ]

@@ -56,6 +56,7 @@ class _DotGeneral(Primitive):
     gathers = True
     linear = True
     reads = "folded"
+    combine = "add"
 
     def __call__(
         self,
@@ -205,6 +206,11 @@ class _DotGeneral(Primitive):
         """Contracted axes are folded, the others run along the output."""
         x, y = types
         return sides(x.ndim, y.ndim, contract, batch)[position].alignment
+
+    def folded_together(self, *, contract: Pair, **params: Any) -> Any:
+        """The contracted axes."""
+        pairs = zip(*contract, strict=True)
+        return [((0, left), (1, right)) for left, right in pairs]
 
     def links(
         self,

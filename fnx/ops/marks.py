@@ -1,4 +1,4 @@
-"""Marks on values, which change nothing: `checkpoint_name` and `optimization_barrier`.
+"""Marks on values, which change nothing: names, barriers, and how arrays are cut.
 
 A name is what a policy of `fnx.control.remat` knows a value by. What is computed from a
 value and what is computed from the same value behind a barrier are never merged, nor
@@ -122,6 +122,54 @@ class _Barrier(Primitive):
         return [None if x is None else next(behind) for x in values]
 
 
+class _Constraint(Elementwise):
+    """sharding_constraint(x, spec): the operand, cut along the axes of a mesh.
+
+    `spec` has the names that cut each axis. On one device there is nothing to be done.
+    """
+
+    linear = True
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], *, spec: Any
+    ) -> tuple[Any, Any]:
+        """The tangent is cut as the value is."""
+        return self(*primals, spec=spec), self(tangents[0], spec=spec)
+
+    def transpose(self, ct: Any, x: Any, *, spec: Any) -> tuple[Any]:
+        """So is the cotangent."""
+        return (self(ct, spec=spec),)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        *,
+        spec: Any,
+    ) -> tuple[Any, bool]:
+        """The new axis is not cut."""
+        return self(*args, spec=((), *spec) if mapped[0] else spec), mapped[0]
+
+    def element(self, k: Any, index: Any, x: Any, *, spec: Any) -> Any:
+        """The operand's element."""
+        return x(index)
+
+    def viewed(self, layout: Layout, x: ArrayType, *, spec: Any) -> Layout:
+        """Where the operand lies."""
+        return layout
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """The operand cut as the spec says; along axes of another mesh it is not."""
+        spec = eqn.params["spec"]
+        if not {name for names in spec for name in names} <= {*cutter.sizes}:
+            return parts
+        return [cutter.moved(parts[0], spec)]
+
+
+sharding_constraint = _Constraint(
+    "sharding_constraint", ANY, lambda x, spec: np.asarray(x), cheap=True
+)
 barrier = _Barrier("optimization_barrier")
 checkpoint_name = _Named(
     "checkpoint_name", ANY, lambda x, name: np.asarray(x), cheap=True

@@ -144,6 +144,24 @@ class _Reshape(Rearrangement):
         # The index of an axis of length 1 is 0, whatever it runs along.
         return tuple([next(kept) if size != 1 else 0 for size in before])
 
+    def cut(self, cutter: Any, eqn: Any, parts: Sequence[Any]) -> Any:
+        """What cuts the first of merged axes cuts the first of what they become."""
+        (part,), shape = parts, eqn.params["shape"]
+        before = eqn.inputs[0].type.shape
+        spec = [()] * len(shape)
+        for old, new in merged_axes(before, shape):
+            cut = [axis for axis in old if part.spec[axis]]
+            if not cut:
+                continue
+            first = next((axis for axis in new if shape[axis] > 1), None)
+            names = part.spec[cut[0]]
+            leads = cut == [next(axis for axis in old if before[axis] > 1)]
+            if first is None or not leads or not cutter.divides(shape[first], names):
+                return None
+            spec[first] = names
+        local = cutter.local(shape, tuple(spec))
+        return [type(part)(self(part.value, shape=local), tuple(spec))]
+
     def viewed(self, layout: Layout, x: ArrayType, *, shape: Ints) -> Layout | None:
         """Axes are merged and cut, if the strides allow it."""
         return reshaped_layout(layout, x.shape, shape)
@@ -650,6 +668,28 @@ def restored(x: Any, axes: Ints, shape: Ints) -> Any:
     """A reduced array repeated along the axes of `shape` that were reduced."""
     dims = tuple([d for d in range(len(shape)) if d not in axes])
     return broadcast_in_dim(x, shape=shape, dims=dims)
+
+
+def merged_axes(before: Ints, after: Ints) -> list[tuple[list[int], list[int]]]:
+    """Which neighbouring axes become which: the shortest groups of equal sizes.
+
+    >>> merged_axes((2, 3, 4), (6, 2, 2))
+    [([0, 1], [0]), ([2], [1, 2])]
+    """
+    groups = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        start, begin = i, j
+        left = right = 1
+        while i < len(before) or j < len(after):
+            if i < len(before) and (left <= right or j == len(after)):
+                left, i = left * before[i], i + 1
+            else:
+                right, j = right * after[j], j + 1
+            if left == right and i > start and j > begin:
+                break
+        groups.append((list(range(start, i)), list(range(begin, j))))
+    return groups
 
 
 def reshaped(x: Any, shape: Ints) -> Any:

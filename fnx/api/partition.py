@@ -1,0 +1,274 @@
+"""jit over the devices of a mesh: a program of whole arrays, run in parts.
+
+Receives a function and shardings of its arguments and results; the traced program is
+cut (`fnx/transforms/shard.py`) and runs as what `shard_map` gives. Next on the walk:
+`device.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from fnx import errors, tree
+from fnx.api.arguments import leaf_names, name_of
+from fnx.api.entry import Entry
+from fnx.api.jit import Jitted
+from fnx.api.spread import Spread, replicated, spec_of
+from fnx.config import config
+from fnx.core.trace import Tracer, tracing
+from fnx.core.types import ArrayType
+from fnx.ops.marks import sharding_constraint
+from fnx.runtime.array import ConcreteArray
+from fnx.runtime.sharding import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    current_mesh,
+    full_spec,
+    names_in,
+    sharding_of,
+)
+from fnx.transforms.shard import partition_program
+from fnx.tree import PyTreeDef
+
+_CACHE_SIZE = 4096
+
+
+class Partitioned:
+    """A function under `jit` with shardings."""
+
+    def __init__(self, jitted: Jitted, in_shardings: Any, out_shardings: Any) -> None:
+        functools.update_wrapper(self, jitted)
+        self._jitted = jitted
+        self._ins = in_shardings
+        self._outs = out_shardings
+        self._entries: dict[Any, tuple[Spread, PyTreeDef]] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self._asker}>"
+
+    @property
+    def _asker(self) -> str:
+        return f"jit of {name_of(self._jitted)}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The function's result, computed in parts."""
+        try:
+            return self._call(args, kwargs)
+        except BaseException as error:
+            errors.hide_internal(error)
+            raise
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """The program of a call on one device, without running it."""
+        return self._jitted.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The traced program of a call."""
+        return self._jitted.trace(*args, **kwargs)
+
+    # -- inside
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if tracing():
+            return self._within(args, kwargs)
+        divided, arrays, key = self._jitted.signature_of(args, kwargs)
+        given = tuple([_own(x) for x in arrays])
+        key = (*key, given, current_mesh(), config.replicate_uncut)
+        found = self._entries.get(key)
+        if found is None:
+            full = divided.args, divided.kwargs
+            found = self._made(self._jitted.trace(*args, **kwargs).entry, full, arrays)
+            while len(self._entries) >= _CACHE_SIZE:
+                del self._entries[next(iter(self._entries))]
+            self._entries[key] = found
+        spread, out_tree = found
+        results = spread(arrays)
+        donated = self._jitted.donated(divided)
+        for x, is_donated in zip(arrays, donated, strict=True):
+            if is_donated:
+                x.delete()
+        return out_tree.unflatten(results)
+
+    def _within(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Inside of a trace shardings are constraints on values."""
+        if self._ins is not None:
+            args = with_sharding_constraint(args, self._ins)
+        result = self._jitted(*args, **kwargs)
+        if self._outs is None:
+            return result
+        return with_sharding_constraint(result, self._outs)
+
+    def _made(
+        self, entry: Entry, full: Any, arrays: Sequence[Any]
+    ) -> tuple[Spread, PyTreeDef]:
+        """The program of a call, cut, and the tree of its results."""
+        ends = leaf_names(["the result"], [entry.out_tree])
+        names = entry.signature.names
+        ins = self._wanted("in_shardings", self._ins, full, arrays)
+        outs = self._wanted("out_shardings", self._outs, entry.out_tree, ends)
+        mesh = self._mesh([*ins, *outs])
+        program, count = entry.program, len(entry.captured)
+        specs = self._specs(ins, program.input_types[count:], mesh, names)
+        targets = self._specs(outs, program.output_types, mesh, ends)
+        given = [replicated(x.shape) for x in entry.captured]
+        for spec, type in zip(specs, program.input_types[count:], strict=True):
+            given.append(replicated(type.shape) if spec is None else spec)
+        local, found = partition_program(
+            program, mesh.axes, tuple(given), tuple(targets), config.replicate_uncut
+        )
+        spread = Spread(
+            self._asker,
+            local,
+            entry.captured,
+            mesh,
+            tuple(given),
+            found,
+            (*[f"captured array {n}" for n in range(count)], *names),
+            tuple(ends),
+        )
+        return spread, entry.out_tree
+
+    def _specs(
+        self,
+        shardings: Sequence[Any],
+        types: Sequence[ArrayType],
+        mesh: Mesh,
+        names: Sequence[str],
+    ) -> list[Any]:
+        """For each array the names that cut its axes; `None` for an open one."""
+        rows = zip(shardings, types, names, strict=True)
+        return [_spec(self._asker, s, type.shape, mesh, name) for s, type, name in rows]
+
+    def _wanted(
+        self, option: str, shardings: Any, full: Any, leaves: Sequence[Any]
+    ) -> list[Sharding | PartitionSpec | None]:
+        """The sharding of each leaf: what was asked for, else what an array has."""
+        if option == "in_shardings" and shardings is not None:
+            args, kwargs = full
+            prefix = tree.broadcast_prefix(
+                shardings, args, "jit's in_shardings", is_leaf=_is_sharding
+            )
+            found = prefix + [None] * len(tree.leaves(kwargs))
+        elif shardings is not None:
+            found = tree.broadcast_prefix(
+                shardings, full, "jit's out_shardings", is_leaf=_is_sharding
+            )
+        else:
+            found = [None] * len(leaves)
+        rows = zip(found, leaves, strict=True)
+        return [
+            _own(leaf) if wanted is None else _checked(self._asker, option, wanted)
+            for wanted, leaf in rows
+        ]
+
+    def _mesh(self, shardings: Sequence[Any]) -> Mesh:
+        """The mesh of all shardings."""
+        found = [x.mesh for x in shardings if isinstance(x, NamedSharding)]
+        around = current_mesh()
+        if around is not None:
+            found.append(around)
+        if not found:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker}: in_shardings and out_shardings name no mesh",
+                    "a PartitionSpec is one of the mesh around, and there is none",
+                    "pass fnx.sharding.NamedSharding(mesh, spec), or call it inside "
+                    "`with mesh:`",
+                )
+            )
+        for other in found[1:]:
+            if other != found[0]:
+                raise errors.ArgumentError(
+                    errors.explain(
+                        f"{self._asker}: shardings of different meshes",
+                        f"{found[0]} and {other}",
+                        "put all arrays on one mesh with fnx.device_put",
+                    )
+                )
+        return found[0]
+
+
+def _own(leaf: Any) -> Sharding | None:
+    """The sharding that an argument comes with."""
+    if not isinstance(leaf, ConcreteArray):
+        return None
+    found = sharding_of(leaf)
+    return found if isinstance(found, NamedSharding) else None
+
+
+def _is_sharding(x: Any) -> bool:
+    return x is None or isinstance(x, Sharding | PartitionSpec)
+
+
+def _checked(asker: str, option: str, wanted: Any) -> Sharding | PartitionSpec:
+    if isinstance(wanted, NamedSharding | PartitionSpec):
+        return wanted
+    raise errors.ArgumentError(
+        errors.explain(
+            f"{asker}: {option} has {wanted!r}",
+            "a sharding here is a NamedSharding, a PartitionSpec, or None",
+        )
+    )
+
+
+def _spec(
+    asker: str, sharding: Any, shape: tuple[int, ...], mesh: Mesh, name: str
+) -> Any:
+    """The names that cut each axis; `None` for an open one."""
+    if sharding is None:
+        return None
+    spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+    names_in(spec, mesh, asker, f"the spec of {name}")
+    return full_spec(spec, shape, mesh, name, asker)
+
+
+@errors.api_boundary
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The arrays of a tree, cut along the axes of a mesh where they stand.
+
+    `shardings` is a `NamedSharding` or `PartitionSpec` (of the mesh around, `with
+    mesh:`), or a tree of them and `None` that is a prefix of `x`. Inside a function
+    under `jit` with shardings the value is cut so from there on; a concrete array is
+    put so. Where a program runs on one device there is nothing to cut.
+
+    Raises `ArgumentError` for what is no sharding or without a mesh, `AxisError` for
+    names that the mesh lacks, `ShapeError` where an axis cannot be cut.
+
+    >>> import fnx, fnx.numpy as fnp
+    >>> from fnx.sharding import PartitionSpec as P
+    >>> with fnx.make_mesh((1,), ("i",), devices=fnx.devices("cpu")[:1]):
+    ...     fnx.lax.with_sharding_constraint(fnp.full(2, 4.0), P("i"))
+    Array([4., 4.], dtype=float32)
+    """
+    leaves, treedef = tree.flatten(x)
+    names = leaf_names(["the argument"], [treedef])
+    prefix = tree.broadcast_prefix(shardings, x, "shardings", is_leaf=_is_sharding)
+    rows = zip(leaves, prefix, names, strict=True)
+    return treedef.unflatten([_constrained(*row) for row in rows])
+
+
+def _constrained(x: Any, sharding: Any, name: str) -> Any:
+    asker = "with_sharding_constraint"
+    if sharding is None:
+        return x
+    _checked(asker, "shardings", sharding)
+    mesh = sharding.mesh if isinstance(sharding, NamedSharding) else current_mesh()
+    if mesh is None:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker}: {sharding} for {name}",
+                "a PartitionSpec is one of the mesh around, and there is none",
+                "pass a NamedSharding, or call it inside `with mesh:`",
+            )
+        )
+    spec = _spec(asker, sharding, x.shape, mesh, name)
+    if isinstance(x, Tracer):
+        return sharding_constraint(x, spec=spec)
+    # lazy: `device.py` comes after this file
+    from fnx.api.device import device_put  # lazy: see above
+
+    return device_put(x, NamedSharding(mesh, spec_of(spec)))

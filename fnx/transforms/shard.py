@@ -1,0 +1,323 @@
+"""Partitioning: the program that one of several devices runs for all of them.
+
+Receives a program over whole arrays, the axes of a mesh, and how the inputs (and some
+outputs) are cut along them; gives the program over one device's parts, with collectives
+where parts have to meet, and how the outputs are cut. Each equation is cut as its
+operands are: along axes of its output, or along axes that it folds, whose partial
+results are combined. What cannot be cut so is an error that names it, or, if that is
+asked for, is computed whole on every device. Next on the walk: `fnx/control`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from fnx import errors
+from fnx.core.cache import cached
+from fnx.core.program import Eqn, Literal, Program, Var
+from fnx.core.trace import bind, source_of
+from fnx.core.types import ArrayType
+from fnx.ops.arithmetic import add, mul
+from fnx.ops.collective import all_gather, axis_index, pmax, pmin, psum
+from fnx.ops.index import dynamic_slice
+from fnx.ops.shape import permute, reshape, scalar
+from fnx.records import record
+from fnx.transforms.rewrite import rewrite
+
+Names = tuple[Hashable, ...]
+
+Spec = tuple[Names, ...]
+"""For each axis of an array the axes of the mesh that cut it, the slowest first."""
+
+# What partial results of a fold are combined by.
+_COMBINE = {"add": psum, "max": pmax, "min": pmin}
+
+
+@record
+class Part:
+    """A device's part of an array, and how the array is cut."""
+
+    value: Any
+    spec: Spec
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every device has all of it."""
+        return not any(self.spec)
+
+
+@cached
+def partition_program(
+    program: Program,
+    axes: tuple[tuple[Hashable, int], ...],
+    ins: tuple[Spec, ...],
+    outs: tuple[Spec | None, ...],
+    replicate: bool,
+) -> tuple[Program, tuple[Spec, ...]]:
+    """The program of one device, and how its outputs are cut.
+
+    `outs` has what is wanted of the outputs, `None` for whatever comes.
+    """
+    found: tuple[Spec, ...] = ()
+
+    def run(*args: Any) -> list[Any]:
+        nonlocal found
+        cutter = Cutter(dict(axes), replicate)
+        rows = zip(args, ins, strict=True)
+        ends = cutter.run(program, [Part(x, spec) for x, spec in rows])
+        pairs = zip(ends, outs, strict=True)
+        ends = [x if spec is None else cutter.moved(x, spec) for x, spec in pairs]
+        found = tuple([end.spec for end in ends])
+        return [end.value for end in ends]
+
+    sizes = dict(axes)
+    rows = zip(program.input_types, ins, strict=True)
+    types = [part_type(type, spec, sizes) for type, spec in rows]
+    return rewrite(run, types, "partition", program), found
+
+
+def part_type(type: ArrayType, spec: Spec, sizes: dict[Hashable, int]) -> ArrayType:
+    """The type of a device's part of an array."""
+    return type.with_shape(Cutter(sizes, False).local(type.shape, spec))
+
+
+def _count(names: Names, sizes: dict[Hashable, int]) -> int:
+    count = 1
+    for name in names:
+        count *= sizes[name]
+    return count
+
+
+class Cutter:
+    """Computes with parts; `sizes` are those of the mesh's axes.
+
+    With `replicate`, what cannot be cut is computed whole on every device.
+    """
+
+    def __init__(self, sizes: dict[Hashable, int], replicate: bool) -> None:
+        self.sizes = sizes
+        self.replicate = replicate
+
+    def run(self, program: Program, inputs: Sequence[Part]) -> list[Part]:
+        """The parts of a program's outputs."""
+        values: dict[Var, Part] = dict(zip(program.inputs, inputs, strict=True))
+        for eqn in program.eqns:
+            with source_of(eqn):
+                parts = [self._atom(values, atom) for atom in eqn.inputs]
+                results = self._apply(eqn, parts)
+            values.update(zip(eqn.outputs, results, strict=True))
+        return [self._atom(values, atom) for atom in program.outputs]
+
+    def program(
+        self, program: Program, ins: Sequence[Spec], outs: Sequence[Spec | None]
+    ) -> tuple[Program, tuple[Spec, ...]]:
+        """A held program of one device, and how its outputs are cut."""
+        axes = tuple(self.sizes.items())
+        return partition_program(program, axes, tuple(ins), tuple(outs), self.replicate)
+
+    def _atom(self, values: dict[Var, Part], atom: Any) -> Part:
+        if isinstance(atom, Var):
+            return values[atom]
+        return Part(atom, tuple([()] * len(atom.type.shape)))
+
+    def _apply(self, eqn: Eqn, parts: list[Part]) -> Sequence[Part]:
+        primitive = eqn.primitive
+        found = primitive.cut(self, eqn, parts)
+        if found is not None:
+            return list(found)
+        body = primitive.body(**eqn.params)
+        if body is not None:
+            return self.run(body, parts)
+        if all(part.is_whole for part in parts):
+            return self.whole(eqn, parts)
+        one = None if primitive.multiple else self._aligned(eqn, parts)
+        if one is not None:
+            return [one]
+        if not self.replicate and not all(part.is_whole for part in parts):
+            raise self._refused(eqn, parts)
+        return self.whole(eqn, parts)
+
+    def whole(self, eqn: Eqn, parts: Sequence[Part]) -> list[Part]:
+        """An equation on whole arrays, the same on every device."""
+        inputs = [self.gathered(part).value for part in parts]
+        results = bind(eqn.primitive, inputs, eqn.params)
+        many = results if eqn.primitive.multiple else (results,)
+        return [Part(x, tuple([()] * len(x.type.shape))) for x in many]
+
+    def divides(self, size: int, names: Names) -> bool:
+        """Whether an axis can be cut along axes of the mesh."""
+        return size % _count(names, self.sizes) == 0
+
+    def local(self, shape: tuple[int, ...], spec: Spec) -> tuple[int, ...]:
+        """The shape of a device's part."""
+        rows = zip(shape, spec, strict=True)
+        return tuple([n // _count(names, self.sizes) for n, names in rows])
+
+    def gathered(self, part: Part) -> Part:
+        """The array as every device has it."""
+        return self.moved(part, tuple([()] * len(part.spec)))
+
+    def moved(self, part: Part, spec: Spec) -> Part:
+        """The array cut in another way: what is cut too much is gathered, then cut."""
+        if isinstance(part.value, Literal) or part.spec == spec:
+            return part
+        x = part.value
+        rows = list(zip(part.spec, spec, strict=True))
+        for axis, (now, wanted) in enumerate(rows):
+            for name in reversed(now[_common(now, wanted) :]):
+                x = _joined(x, axis, name, self.sizes[name])
+        for axis, (now, wanted) in enumerate(rows):
+            x = self._cut(x, axis, wanted[_common(now, wanted) :])
+        return Part(x, spec)
+
+    def _cut(self, x: Any, axis: int, names: Names) -> Any:
+        """This device's stretch of an axis."""
+        if not names:
+            return x
+        count = _count(names, self.sizes)
+        size = x.shape[axis] // count
+        number = axis_index(axis_name=names[0], axis_size=self.sizes[names[0]])
+        for name in names[1:]:
+            own = axis_index(axis_name=name, axis_size=self.sizes[name])
+            number = add(mul(number, scalar(self.sizes[name], number.dtype)), own)
+        start = mul(number, scalar(size, number.dtype))
+        zero = scalar(0, number.dtype)
+        starts = [start if d == axis else zero for d in range(x.ndim)]
+        sizes = tuple([size if d == axis else n for d, n in enumerate(x.shape)])
+        return dynamic_slice(x, *starts, sizes=sizes)
+
+    # -- along the axes that equations keep
+
+    def _aligned(self, eqn: Eqn, parts: Sequence[Part]) -> Part | None:
+        """An equation whose operands' axes run along its output, or are folded."""
+        primitive, params = eqn.primitive, eqn.params
+        types = [atom.type for atom in eqn.inputs]
+        ways: list[Any] = []
+        for position, type in enumerate(types):
+            literal = isinstance(eqn.inputs[position], Literal)
+            way = () if literal else primitive.alignment(position, types, **params)
+            if way is None or (not literal and len(way) != type.ndim):
+                return None
+            ways.append(way)
+        out = eqn.outputs[0].type
+        labels = _labels(ways, primitive.folded_together(**params))
+        chosen = self._chosen(parts, labels, types, out)
+        folded = [label for label in chosen if not isinstance(label, int)]
+        combine = _COMBINE.get(getattr(primitive, "combine", ""))
+        if any(chosen[label] for label in folded) and combine is None:
+            for label in folded:
+                chosen[label] = ()
+        inputs = []
+        for part, type, names in zip(parts, types, labels, strict=True):
+            spec = tuple(
+                [
+                    chosen[label] if _as_long(label, n, out) else ()
+                    for label, n in zip(names, type.shape, strict=False)
+                ]
+            )
+            inputs.append(self.moved(part, spec).value)
+        spec = tuple([chosen.get(axis, ()) for axis in range(out.ndim)])
+        local = part_type(out, spec, self.sizes).shape
+        x = bind(primitive, inputs, primitive.localized(local, **params))
+        for label in folded:
+            for name in chosen[label]:
+                assert combine is not None
+                x = combine(x, axis_name=name, axis_size=self.sizes[name])
+        return Part(x, spec)
+
+    def _chosen(
+        self,
+        parts: Sequence[Part],
+        labels: Sequence[Sequence[Any]],
+        types: Sequence[ArrayType],
+        out: ArrayType,
+    ) -> dict[Any, Names]:
+        """The axes of the mesh for each label: those of the largest operand first."""
+        found: dict[Any, Names] = {}
+        used: set[Hashable] = set()
+        for position in sorted(range(len(parts)), key=lambda n: -types[n].size):
+            shape = types[position].shape
+            if isinstance(parts[position].value, Literal):
+                continue
+            for axis, names in enumerate(parts[position].spec):
+                label = labels[position][axis]
+                if label in found or not _as_long(label, shape[axis], out):
+                    continue
+                if names and not used & {*names}:
+                    found[label] = names
+                    used |= {*names}
+        for names_of in labels:
+            for label in names_of:
+                found.setdefault(label, ())
+        return found
+
+    def _refused(self, eqn: Eqn, parts: Sequence[Part]) -> Exception:
+        shown = ", ".join(
+            [
+                f"{atom.type} cut {shown_spec(part.spec)}"
+                for atom, part in zip(eqn.inputs, parts, strict=True)
+            ]
+        )
+        return errors.OptionError(
+            errors.explain(
+                f"{eqn.primitive.name} of {shown} cannot be computed in parts",
+                "its result's parts need more than parts of its operands",
+                "gather them before (fnx.lax.with_sharding_constraint with "
+                "PartitionSpec()), write that part with fnx.shard_map, or have such "
+                "operations computed whole on every device "
+                "(fnx.config.replicate_uncut = True)",
+                source=eqn.source,
+            )
+        )
+
+
+def shown_spec(spec: Spec) -> str:
+    """How an array is cut, for people.
+
+    >>> shown_spec((("x",), (), ("y", "z")))
+    "('x', None, ('y', 'z'))"
+    """
+    entries = [n[0] if len(n) == 1 else (tuple(n) or None) for n in spec]
+    return repr(tuple(entries))
+
+
+def _labels(ways: Sequence[Any], together: Sequence[Any]) -> list[list[Any]]:
+    """For each axis of each operand the output's axis, or what it is folded with."""
+    labels: list[list[Any]] = [
+        [
+            ("folded", position, axis) if to is None else to
+            for axis, to in enumerate(way)
+        ]
+        for position, way in enumerate(ways)
+    ]
+    for (left, axis), (right, other) in together:
+        labels[right][other] = labels[left][axis]
+    return labels
+
+
+def _as_long(label: Any, size: int, out: ArrayType) -> bool:
+    """Whether an axis of that size runs along all of the output's axis.
+
+    One of length 1 need not.
+    """
+    return not isinstance(label, int) or out.shape[label] == size
+
+
+def _common(first: Names, second: Names) -> int:
+    """How many names two cuts of an axis begin with together."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _joined(x: Any, axis: int, name: Hashable, size: int) -> Any:
+    """The parts along an axis of the mesh, one after the other along an array's."""
+    rows = all_gather(x, axis_name=name, axis_size=size)
+    dims = (*range(1, axis + 1), 0, *range(axis + 1, rows.ndim))
+    moved = rows if axis == 0 else permute(rows, dims=dims)
+    shape = (*x.shape[:axis], size * x.shape[axis], *x.shape[axis + 1 :])
+    return reshape(moved, shape=shape)
