@@ -8,7 +8,7 @@ Next on the walk: `scan.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -140,6 +140,62 @@ def lifted(
 def lifted_rows(rows: Sequence[Any], mapped: Sequence[bool]) -> list[Any]:
     """Stacks of rows with the mapped axis behind that of the rows."""
     return [swapped(x) if has else x for x, has in zip(rows, mapped, strict=True)]
+
+
+def before_permutes(program: Program, first: int) -> tuple[Program, Sequence[Any]]:
+    """A loop's program whose rows, outputs from `first` on, are not permuted in it.
+
+    Besides it how each is permuted outside of the loop, if it is. What reads the rows
+    often moves the axes back, and then nothing is moved.
+    """
+    makers = {var: eqn for eqn in program.eqns for var in eqn.outputs}
+    ends, dims = list(program.outputs), []
+    for number in range(first, len(ends)):
+        end = ends[number]
+        maker = makers.get(end) if isinstance(end, Var) else None
+        is_permuted = maker is not None and maker.primitive is permute
+        dims.append(maker.params["dims"] if maker and is_permuted else None)
+        if maker and is_permuted:
+            ends[number] = maker.inputs[0]
+    bare = Program(program.inputs, program.eqns, tuple(ends))
+    return (simplify(bare) if any(dims) else program), dims
+
+
+def permuted_rows(
+    inputs: Sequence[Atom],
+    makers: Mapping[Var, Eqn],
+    program: Program,
+    shape: Any,
+) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+    """The operands and params of a scan that permutes rows of some of them."""
+    atoms, variables = list(inputs), list(program.inputs)
+    eqns: list[Eqn] = []
+    for number in range(shape.consts + shape.carry, len(variables)):
+        atom = atoms[shape.first + number]
+        maker = makers.get(atom) if isinstance(atom, Var) else None
+        if maker is None or maker.primitive is not permute:
+            continue
+        dims = maker.params["dims"]
+        if dims[0] != 0:
+            continue
+        atoms[shape.first + number] = source = maker.inputs[0]
+        row = Var(source.type.with_shape(source.type.shape[1:]))
+        axes = tuple([d - 1 for d in dims[1:]])
+        old, variables[number] = variables[number], row
+        eqns.append(Eqn(permute, (row,), (old,), {"dims": axes}, None))
+    if not eqns:
+        return None
+    inside = Program(tuple(variables), (*eqns, *program.eqns), program.outputs)
+    return atoms, {"program": simplify(inside), "shape": shape}
+
+
+def permuted(stacks: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
+    """Stacks of rows that are permuted so."""
+    rows = zip(stacks, dims, strict=True)
+    return [
+        x if axes is None else permute(x, dims=(0, *[d + 1 for d in axes]))
+        for x, axes in rows
+    ]
 
 
 # ---------------------------------------------------------------- unused parts

@@ -47,6 +47,7 @@ from fnx.control.lanes import selected
 from fnx.control.packing import packed_carries
 from fnx.control.rounds import (
     KnownRounds,
+    before_permutes,
     check_carry,
     interleaved,
     invariants_before,
@@ -54,6 +55,8 @@ from fnx.control.rounds import (
     lifted,
     lifted_rows,
     live_carry,
+    permuted,
+    permuted_rows,
     spread_carry,
     stacked,
     swapped,
@@ -61,7 +64,7 @@ from fnx.control.rounds import (
 )
 from fnx.core.links import IndexSets, stacked_sets
 from fnx.core.primitive import Looped, MappedAxis, Primitive, is_linear
-from fnx.core.program import Eqn, Program
+from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import evaluate
@@ -269,16 +272,19 @@ class _Scan(Primitive):
         flags = (*consts, *carry, *xs)
         wanted = (*carry, *batch_program(program, axis, flags)[1][shape.carry :])
         operands = shape.cut(args[shape.first :])
+        raised, dims = before_permutes(
+            with_axis(program, axis, flags, wanted), shape.carry
+        )
         results = self(
             *args[: shape.first],
             *operands[0],
             *lifted(axis, operands[1], start, carry),
             *lifted_rows(operands[2], xs),
-            program=with_axis(program, axis, flags, wanted),
+            program=raised,
             shape=shape,
         )
         ends, ys = parted(results, shape.carry)
-        rows = zip(ys, wanted[shape.carry :], strict=True)
+        rows = zip(permuted(ys, dims), wanted[shape.carry :], strict=True)
         return (*ends, *[swapped(y) if m else y for y, m in rows]), wanted
 
     def dependences(
@@ -342,6 +348,17 @@ class _Scan(Primitive):
     def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
         """What went wrong first is carried from round to round."""
         return checked_scan(found, eqn, inputs)
+
+    def absorb(
+        self,
+        inputs: Sequence[Atom],
+        makers: Mapping[Var, Eqn],
+        *,
+        program: Program,
+        shape: Shape,
+    ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+        """Rows that are permuted are permuted when they are read."""
+        return permuted_rows(inputs, makers, program, shape)
 
     def kept(self, eqn: Eqn, used: Sequence[bool], keep: Any) -> Any:
         """Rows of the body's values, from which the rounds are made again."""

@@ -45,6 +45,7 @@ from fnx.control.keep import Keep, Kept, flat
 from fnx.control.lanes import is_lanewise, lane_operands, selected
 from fnx.control.rounds import (
     KnownRounds,
+    before_permutes,
     check_carry,
     hoisted_equation,
     interleaved,
@@ -53,6 +54,7 @@ from fnx.control.rounds import (
     known_carry,
     lifted,
     live_carry,
+    permuted,
     spread_carry,
     stacked,
     swapped,
@@ -277,14 +279,16 @@ class _While(Primitive):
         flags = (*consts, *carry)
         wanted = (*carry, *batch_program(body, axis, flags)[1][count:])
         *held, carried = shape.cut(args)
+        raised, dims = before_permutes(with_axis(body, axis, flags, wanted), count)
         results = self(
             *[x for part in held for x in part],
             *lifted(axis, carried, start, carry),
             test=lifted_test,
-            body=with_axis(body, axis, flags, wanted),
+            body=raised,
             shape=shape,
         )
-        ends, rest = parted(results, count)
+        ends, number, rows = parted(results, count, len(results) > count)
+        rest = (*number, *permuted(rows, dims))
         return _recorded(ends, rest, carry, False, wanted[count:])
 
     def dependences(
@@ -559,22 +563,19 @@ def _batched_lanes(
     marks = ArrayType((axis.size,), bool_)
     numbers = ArrayType((axis.size,), int32)
     types = [marks, numbers, *lifted_test.input_types[members:]]
+    given = [
+        *lifted_test.input_types[:members],
+        *lifted_body.input_types[: len(fixed)],
+        *types,
+    ]
+    raised, dims = before_permutes(rewrite(run, given, "batch", body), 2 + len(carry))
     results = while_loop(
         *[*held, *fixed],
         *[active, zeros(numbers), *begin],
         test=rewrite(lambda a, *_: [reduce_or(a, axes=(0,))], types, "batch", test),
-        body=rewrite(
-            run,
-            [
-                *lifted_test.input_types[:members],
-                *lifted_body.input_types[: len(fixed)],
-                *types,
-            ],
-            "batch",
-            body,
-        ),
+        body=raised,
         shape=replace(shape, tests=0, consts=members + len(fixed)),
     )
     (_, counts), ends, rest = parted(results, 2, len(carry))
-    rest = (counts, *rest[1:]) if rest else ()
+    rest = (counts, *permuted(rest[1:], dims)) if rest else ()
     return _recorded(ends, rest, carry, True, wanted[len(carry) :])
