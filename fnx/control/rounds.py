@@ -148,14 +148,15 @@ def before_permutes(program: Program, first: int) -> tuple[Program, Sequence[Any
     Besides it how each is permuted outside of the loop, if it is. What reads the rows
     often moves the axes back, and then nothing is moved.
     """
-    makers = {var: eqn for eqn in program.eqns for var in eqn.outputs}
-    ends, dims = list(program.outputs), []
+    makers: dict[Any, Eqn] = {
+        eqn.outputs[0]: eqn for eqn in program.eqns if eqn.primitive is permute
+    }
+    ends = list(program.outputs)
+    dims: list[Any] = []
     for number in range(first, len(ends)):
-        end = ends[number]
-        maker = makers.get(end) if isinstance(end, Var) else None
-        is_permuted = maker is not None and maker.primitive is permute
-        dims.append(maker.params["dims"] if maker and is_permuted else None)
-        if maker and is_permuted:
+        maker = makers.get(ends[number])
+        dims.append(None if maker is None else maker.params["dims"])
+        if maker is not None:
             ends[number] = maker.inputs[0]
     bare = Program(program.inputs, program.eqns, tuple(ends))
     return (simplify(bare) if any(dims) else program), dims

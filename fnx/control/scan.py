@@ -602,6 +602,8 @@ def _batched_counts(
         return [*selected(lt(number, counts), ends, before), *ys]
 
     types = shape.cut(lifted_program.input_types)
+    given = [counts.type, *types[0], *types[1], array_type((), int32), *types[2]]
+    raised, dims = before_permutes(rewrite(run, given, "batch", program), shape.carry)
     results = scan(
         reduce_max(counts, axes=(0,)),
         counts,
@@ -609,14 +611,9 @@ def _batched_counts(
         *lifted(axis, operands[1], start, carry),
         iota(shape=(shape.length,), dtype=int32, axis=0),
         *lifted_rows(operands[2], xs),
-        program=rewrite(
-            run,
-            [counts.type, *types[0], *types[1], array_type((), int32), *types[2]],
-            "batch",
-            program,
-        ),
+        program=raised,
         shape=replace(shape, consts=shape.consts + 1),
     )
     ends, ys = parted(results, shape.carry)
-    stacks = zip(ys, wanted[shape.carry :], strict=True)
+    stacks = zip(permuted(ys, dims), wanted[shape.carry :], strict=True)
     return (*ends, *[swapped(y) if has else y for y, has in stacks]), wanted

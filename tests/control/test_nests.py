@@ -168,6 +168,31 @@ def test_the_rows_of_a_mapped_loop_are_not_copied() -> None:
         assert int(size) < 2**23, text  # the numbers of the rounds, at most
 
 
+@pytest.mark.parametrize("inner", ["by its value", "by its number"])
+@pytest.mark.parametrize("outer", ["scan", "while_loop"])
+def test_the_rows_of_a_mapped_loop_in_a_loop_are_not_permuted(
+    inner: str, outer: str
+) -> None:
+    """The outer one stacks all rows that the inner one reserves."""
+
+    def short(x: Any) -> Any:
+        if inner == "by its value":
+            return lax.while_loop(lambda y: y.sum() < 9, lambda y: fnp.exp(y) * 1.5, x)
+        step = lambda s: (fnp.tanh(s[0]) * 1.5, s[1] + 1)  # noqa: E731
+        return lax.while_loop(lambda s: s[1] < 3, step, (x, 0))[0]
+
+    def f(x: Any) -> Any:
+        if outer == "scan":
+            return lax.scan(lambda y, _: (short(y), None), x, None, length=2)[0].sum()
+        step = lambda s: (short(s[0]), s[1] + 1)  # noqa: E731
+        return lax.while_loop(lambda s: s[1] < 2, step, (x, 0))[0].sum()
+
+    text = fnx.jit(fnx.vmap(fnx.grad(f))).lower(np.ones((4, 3))).as_text("plan")
+    assert int(text.split("arena ")[1].split()[0]) > 2**26
+    for size in re.findall(r"kernel\d+\(.*  (\d+) bytes", text):
+        assert int(size) < 2**23, text  # the numbers of the rounds, at most
+
+
 # ---------------------------------------------------------------- random nests
 
 choices = st.tuples(*[st.integers(0, 59)] * 8)
