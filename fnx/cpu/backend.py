@@ -162,7 +162,12 @@ class _NativePlan:
         return outputs
 
     def call_path(self, form: CallForm) -> Table | None:
-        """A table by which the walker runs this plan, if the form can have one."""
+        """A table by which the walker runs this plan, if the form can have one.
+
+        It has none if it reserves more than there may be, which the walker cannot.
+        """
+        if self.plan.arena >= memory.PROMISED:
+            return None
         if self.cell is None:
             self.cell = ArenaCell()
         # From now on the walker keeps an arena; two would be one too many.
@@ -182,7 +187,7 @@ class _NativePlan:
         try:
             return self.arenas.pop()
         except IndexError:
-            return np.empty(max(self.plan.arena, 1), np.uint8)
+            return memory.scratch(self.plan.arena)
 
     @errors.api_boundary
     def _serve(self, number: int, operands: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import fnx
 import fnx.numpy as fnp
+from fnx import lax
 from fnx.cpu.entry import memory
 from fnx.cpu.entry.memory import LARGE, empty, stats
 
@@ -131,3 +132,39 @@ def test_the_handler_is_only_for_outputs():
     fnx.jit(lambda x: x * 2)(x)
     assert handler(np.empty(LARGE)) == "default_allocator"
     assert memory.handler() is memory.handler()
+
+
+def loops_in_loops(x):
+    """Twice differentiated, they reserve rows of rows of rows of 4096 rounds."""
+
+    def twice(step):
+        return lambda x: lax.while_loop(
+            lambda s: s[1] < 2, lambda s: (step(s[0]), s[1] + 1), (x, 0)
+        )[0]
+
+    inner = twice(lambda y: fnp.sin(y) * 1.25)
+    outer = twice(lambda y: inner(y) + 0.5 * y)
+    return lax.scan(lambda y, _: (outer(y), None), x, None, length=5)[0].sum()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux reserves without a promise")
+@pytest.mark.parametrize("calls", [1, 5])
+def test_more_may_be_reserved_than_there_is(calls):
+    gradient = fnx.grad(lambda x: (fnx.grad(loops_in_loops)(x) ** 2).sum())
+    jitted = fnx.jit(gradient)
+    x = np.linspace(-1.0, 1.0, 7)
+    text = jitted.lower(x).as_text("plan")
+    assert int(text.split("arena ")[1].split()[0]) > 2**35
+
+    def by_hand(x):
+        for _ in range(5):
+            for _ in range(2):
+                y = x
+                for _ in range(2):
+                    y = fnp.sin(y) * 1.25
+                x = y + 0.5 * x
+        return x.sum()
+
+    wanted = fnx.grad(lambda x: (fnx.grad(by_hand)(x) ** 2).sum())(x)
+    for _ in range(calls):
+        np.testing.assert_allclose(jitted(x), wanted, rtol=1e-9)

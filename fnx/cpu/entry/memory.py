@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
 import sys
 from functools import cache
 from typing import Any, NamedTuple
@@ -42,6 +43,27 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         return np.empty(shape, dtype)
     finally:
         _set_handler()(before)
+
+
+def scratch(nbytes: int) -> np.ndarray[Any, Any]:
+    """Bytes for a plan's values; of many, only the pages that are written take memory.
+
+    Loops in loops reserve more rows than a system promises, and fill the first few.
+    """
+    if nbytes < PROMISED or sys.platform != "linux":
+        return np.empty(max(nbytes, 1), np.uint8)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+    try:
+        return np.frombuffer(mmap.mmap(-1, nbytes, flags=flags), np.uint8)
+    except (OSError, OverflowError):
+        raise MemoryError(f"a plan needs {nbytes / 2**30:.1f} GiB") from None
+
+
+PROMISED = 2**32
+"""From so many bytes on, memory is asked for without a promise that it is there."""
+
+_NORESERVE = 0x4000
+"""MAP_NORESERVE of Linux, for which Python has no name."""
 
 
 def stats() -> Stats:
