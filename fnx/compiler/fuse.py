@@ -579,9 +579,6 @@ def _node(kernel: _Kernel) -> _Node:
 
 def _is_fusible(eqn: Eqn, products: Products) -> bool:
     types = [atom.type for atom in eqn.inputs]
-    every = types + [var.type for var in eqn.outputs]
-    if any(type.dtype.kind == "c" for type in every):
-        return False
     product = eqn.primitive.product(types, eqn.params)
     if product is not None:
         dtype, out_dtype, extents = product

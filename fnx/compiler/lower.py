@@ -18,7 +18,7 @@ from fnx.compiler.fuse import Fused, Group
 from fnx.core.program import Atom, Literal, Var
 from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
-from fnx.kernel.expr import Buffer, Expr, linear_offset
+from fnx.kernel.expr import linear_offset
 from fnx.kernel.ir import Kernel
 from fnx.records import record
 
@@ -95,7 +95,7 @@ class _Lowering:
         self.fused = fused
         self.k = KernelBuilder()
         self.inside = inlined(roots, outputs, fused)
-        self.buffers: dict[Var, Buffer] = {}
+        self.buffers: dict[Var, Any] = {}
         self.elements: dict[Any, Any] = {}
 
     def run(self, name: str) -> Lowered:
@@ -126,7 +126,7 @@ class _Lowering:
         result = eqn.primitive.element(self.k, index, *pulls, **eqn.params)
         return result[eqn.outputs.index(var)] if eqn.primitive.multiple else result
 
-    def buffer(self, var: Var, role: str) -> Buffer:
+    def buffer(self, var: Var, role: str) -> Any:
         """The buffer of a stored value; a new one the first time."""
         buffer = self.buffers.get(var)
         if buffer is None:
@@ -136,11 +136,13 @@ class _Lowering:
         return buffer
 
 
-def constant(k: KernelBuilder, literal: Literal) -> Expr:
+def constant(k: KernelBuilder, literal: Literal) -> Any:
     """A literal as a kernel expression."""
     dtype = literal.type.dtype
-    python = float if dtypes.is_float(dtype) else int
-    return k.constant(python(literal.value), dtype)
+    if dtypes.is_inexact(dtype):
+        python = complex if dtypes.is_complex(dtype) else float
+        return k.constant(python(literal.value), dtype)
+    return k.constant(int(literal.value), dtype)
 
 
 def inlined(roots: Sequence[Var], outputs: tuple[Var, ...], fused: Fused) -> set[Var]:

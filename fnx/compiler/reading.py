@@ -31,7 +31,7 @@ def function_values(eqn: Eqn) -> int:
     if not elementwise or not primitive.has("element") or own_cost(eqn) != FUNCTION:
         return 0
     type = eqn.outputs[0].type
-    return type.size if dtypes.is_float(type.dtype) else 0
+    return type.size if dtypes.is_inexact(type.dtype) else 0
 
 
 def alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:

@@ -23,7 +23,6 @@ from fnx.dtypes import bool_, int32
 from fnx.ops.arithmetic import add, mul, select
 from fnx.ops.gather import clipped
 from fnx.ops.index import take
-from fnx.ops.rearrange import fuses
 from fnx.ops.reduce import argmax
 from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar
 from fnx.transforms.rewrite import Mask, rewrite
@@ -77,10 +76,6 @@ class _Lanes(Primitive):
         row = clipped(k, first(()), x.shape[0] - 1)[0]
         marked = mask(index[:1])
         return k.where(marked, lambda: x(index), lambda: x((row, *index[1:])))
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
 
 lanes = _Lanes("lanes")

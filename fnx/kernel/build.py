@@ -1,6 +1,7 @@
 """`KernelBuilder`: the vocabulary of `element` rules, and the only way to make kernels.
 
-A rule receives a builder `k` and index expressions and gives the value at that index.
+A rule receives a builder `k` and index expressions and gives the value at that index:
+an expression, or a pair of them (`complex.py`) where it is complex.
 16-bit floats are widened, computed in float32 and rounded after each operation, so that
 a fused kernel gives the bits of eager evaluation. `k.finish(name)` hands the stores to
 `schedule.py`, next on the walk, and gives the scheduled `Kernel`.
@@ -17,7 +18,8 @@ import numpy as np
 from fnx import dtypes
 from fnx.dtypes import DType
 from fnx.errors import InternalError
-from fnx.kernel import math, scalar
+from fnx.kernel import complex, math, scalar
+from fnx.kernel.complex import Complex, ComplexBuffer
 from fnx.kernel.expr import (
     COMBINES,
     Buffer,
@@ -35,10 +37,10 @@ from fnx.kernel.table import ExprTable, canonical_value
 Index = IndexExpr | int
 
 
-def _method(name: str) -> Callable[..., Expr]:
+def _method(name: str) -> Callable[..., Any]:
     """A method that applies one row of the scalar table."""
 
-    def method(self: KernelBuilder, *args: Expr) -> Expr:
+    def method(self: KernelBuilder, *args: Any) -> Any:
         return self.op(name, *args)
 
     method.__name__, method.__doc__ = name, f"The scalar operation {name!r}."
@@ -73,8 +75,14 @@ class KernelBuilder:
 
     # -- buffers, domain, loads and stores
 
-    def buffer(self, name: str, dtype: DType, size: int, role: str) -> Buffer:
-        """Declare the next parameter of the kernel; its role is in, out or inout."""
+    def buffer(self, name: str, dtype: DType, size: int, role: str) -> Any:
+        """Declare the next parameter of the kernel; its role is in, out or inout.
+
+        What it gives is for `load` and `store`.
+        """
+        if dtypes.is_complex(dtype):
+            parts = self.buffer(name, dtypes.real_dtype(dtype), 2 * size, role)
+            return ComplexBuffer(parts, dtype)
         buffer = Buffer(name, dtype, max(size, 1), role)
         self._buffers.append(buffer)
         return buffer
@@ -87,17 +95,20 @@ class KernelBuilder:
         self._empty = 0 in shape
         return self._domain
 
-    def load(self, buffer: Buffer, offset: Index) -> Expr:
+    def load(self, buffer: Buffer | ComplexBuffer, offset: Index) -> Any:
         """The element of a buffer; inside `where`, only where the branch is taken."""
+        if isinstance(buffer, ComplexBuffer):
+            places = (offset * 2, offset * 2 + 1)
+            return Complex(*[self.load(buffer.parts, place) for place in places])
         offset = self._index(offset)
         in_range = offset.lo >= 0 and offset.hi < buffer.size
         return self.table.load(buffer, offset, None if in_range else self._mask)
 
     def store(
         self,
-        buffer: Buffer,
+        buffer: Buffer | ComplexBuffer,
         offset: Index,
-        value: Expr,
+        value: Any,
         combine: str | None = None,
         mask: Expr | None = None,
         apart: bool = False,
@@ -105,8 +116,15 @@ class KernelBuilder:
         """Write an element (or combine it with what is there), where the mask is true.
 
         Stores that combine run one after the other in the order of the domain, unless
-        they are known to lie `apart`: no two of them are to one element.
+        they are known to lie `apart`: no two of them are to one element. Of complex
+        numbers these are sums.
         """
+        if isinstance(buffer, ComplexBuffer):
+            assert combine in (None, "add"), f"complex numbers combined by {combine}"
+            for part, each in enumerate((value.re, value.im)):
+                place = offset * 2 + part
+                self.store(buffer.parts, place, each, combine, mask, apart)
+            return
         if value.dtype is not buffer.dtype:
             raise InternalError(
                 f"store of {dtypes.short(value.dtype)} into {buffer.name}: "
@@ -134,8 +152,11 @@ class KernelBuilder:
     def _index(self, index: Index) -> IndexExpr:
         return self.table.number(index) if isinstance(index, int) else index
 
-    def index_value(self, index: Index, dtype: DType) -> Expr:
+    def index_value(self, index: Index, dtype: DType) -> Any:
         """An index as a value (iota)."""
+        if dtypes.is_complex(dtype):
+            real = self.index_value(index, dtypes.real_dtype(dtype))
+            return self.convert(real, dtype)
         wide = dtypes.compute_dtype(dtype)
         return self.convert(self.table.index_value(self._index(index), wide), dtype)
 
@@ -149,15 +170,21 @@ class KernelBuilder:
 
     # -- values
 
-    def constant(self, value: bool | int | float, dtype: DType) -> Expr:
+    def constant(self, value: Any, dtype: DType) -> Any:
         """A constant of the dtype."""
+        if dtypes.is_complex(dtype):
+            real = dtypes.real_dtype(dtype)
+            parts = (value.real, value.imag)
+            return Complex(*[self.table.constant(part, real) for part in parts])
         return self.table.constant(value, dtype)
 
-    def op(self, name: str, *args: Expr) -> Expr:
+    def op(self, name: str, *args: Any) -> Any:
         """A row of the scalar table, or a function of `math.py`, on values.
 
         16-bit floats are computed in float32 and the result is rounded to 16 bits.
         """
+        if isinstance(args[-1], Complex):
+            return complex.apply(self, name, args)
         row = scalar.TABLE[name]
         dtype = args[-1].dtype
         wide = dtypes.compute_dtype(dtype)
@@ -224,10 +251,12 @@ class KernelBuilder:
             return a if cond.value else b
         return a if a is b else self.table.op("select", (cond, a, b), a.dtype)
 
-    def convert(self, x: Expr, dtype: DType) -> Expr:
+    def convert(self, x: Any, dtype: DType) -> Any:
         """Another dtype: float to int saturates, NaN gives 0; to bool is `x != 0`."""
         if x.dtype is dtype:
             return x
+        if isinstance(x, Complex) or dtypes.is_complex(dtype):
+            return complex.convert(self, x, dtype)
         if isinstance(x, Const):
             return self.constant(_converted(x, dtype), dtype)
         if _is_widening_of(x, dtype):
@@ -240,12 +269,12 @@ class KernelBuilder:
             return x
         if isinstance(x, Const):
             bits = np.array(x.value, x.dtype).view(dtype)
-            return self.constant(bits.item(), dtype)
+            return self.table.constant(bits.item(), dtype)
         return self.table.op("bitcast", (x,), dtype)
 
     def where(
-        self, cond: Expr, then: Callable[[], Expr], otherwise: Callable[[], Expr]
-    ) -> Expr:
+        self, cond: Expr, then: Callable[[], Any], otherwise: Callable[[], Any]
+    ) -> Any:
         """One of two values; the loads of the branch not taken touch no memory."""
         if isinstance(cond, Const):
             return then() if cond.value else otherwise()
@@ -271,13 +300,14 @@ class KernelBuilder:
         combine: str,
         tag: Hashable,
         extents: Sequence[int],
-        body: Callable[[tuple[IndexExpr, ...]], Expr | tuple[Expr, ...]],
+        body: Callable[[tuple[IndexExpr, ...]], Any],
     ) -> Any:
         """Reduce a body over indices; one value for one body, a tuple for a tuple.
 
-        The bodies of argmax and argmin are a value and its position. Folds with the
-        same tag and extents share their loop where they can. Over nothing, the result
-        is the identity. 16-bit floats accumulate in float32 and are rounded once.
+        Complex bodies can be added up. The bodies of argmax and argmin are a value and
+        its position. Folds with the same tag and extents share their loop where they
+        can. Over nothing, the result is the identity. 16-bit floats accumulate in
+        float32 and are rounded once.
         """
         if combine not in COMBINES:
             raise InternalError(f"fold by {combine!r}; it must be one of {COMBINES}")
@@ -290,6 +320,9 @@ class KernelBuilder:
         given = body(indices)
         self._depth = depth
         bodies = given if isinstance(given, tuple) else (given,)
+        if isinstance(given, Complex):
+            assert combine == "add", f"complex numbers folded by {combine}"
+            bodies = given.re, given.im
         if 0 in extents:
             values = [
                 self.constant(fold_identity(combine, n, b.dtype) or 0, b.dtype)
@@ -298,6 +331,8 @@ class KernelBuilder:
         else:
             loops = tuple(i for i in indices if isinstance(i, LoopIndex))
             values = self._folded(combine, loops, bodies)
+        if isinstance(given, Complex):
+            return Complex(*values)
         return tuple(values) if isinstance(given, tuple) else values[0]
 
     def _folded(
@@ -310,12 +345,16 @@ class KernelBuilder:
         parts = [self.table.part(fold, n) for n in range(len(bodies))]
         return [self.convert(p, b.dtype) for p, b in zip(parts, bodies, strict=True)]
 
-    def scan(self, combine: str, index: Index, body: Expr) -> Expr:
+    def scan(self, combine: str, index: Index, body: Any) -> Any:
         """What a body combines to up to this value of the domain's last index.
 
         Values are combined one after the other. 16-bit floats accumulate in float32,
-        and what is given is rounded.
+        and what is given is rounded. Complex bodies can be added up.
         """
+        if isinstance(body, Complex):
+            assert combine == "add", f"complex numbers scanned by {combine}"
+            parts = (body.re, body.im)
+            return Complex(*[self.scan(combine, index, part) for part in parts])
         if not isinstance(index, LoopIndex):
             return body  # of a loop that runs once
         wide = self.convert(body, dtypes.compute_dtype(body.dtype))

@@ -115,11 +115,15 @@ def exp_tail(r: Value) -> Value:
     return r * fma(r, polynomial(r, _EXPM1), 1.0)
 
 
+def exp_parts(x: Value, low: float, high: float) -> tuple[Value, Value]:
+    """(y, n for `scale`): e^x = y * 2^n, for x brought into a range."""
+    r, shifted = exp_reduce(clamp(x, low, high))
+    return fma(r, fma(r, polynomial(r, _EXPM1), 1.0), 1.0), shifted
+
+
 def exp(x: Value) -> Value:
     """e^x: 1 + r + r^2 q(r), at most 1 ulp."""
-    r, shifted = exp_reduce(clamp(x, *_EXP_RANGE[x.dtype]))
-    y = fma(r, fma(r, polynomial(r, _EXPM1), 1.0), 1.0)
-    return scale(y, shifted)
+    return scale(*exp_parts(x, *_EXP_RANGE[x.dtype]))
 
 
 def exp2(x: Value) -> Value:

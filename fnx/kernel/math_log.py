@@ -92,7 +92,7 @@ def _split_any(x: Value) -> tuple[Value, Value]:
     return m, e - select(subnormal, x.like(float(f.fraction_bits)), 0.0)
 
 
-def _special(x: Value, y: Value, pole: float) -> Value:
+def special(x: Value, y: Value, pole: float) -> Value:
     """The logarithm `y`, but -inf at the pole, NaN below; infinity and NaN stay."""
     y = select(x < math.inf, y, x)
     y = select(x < pole, math.nan, y)
@@ -111,24 +111,29 @@ def _log_of_sum(f: Value, e: Value) -> Value:
 def log(x: Value) -> Value:
     """Natural logarithm, at most 1.5 ulp."""
     m, e = _split_any(x)
-    return _special(x, _log_of_sum(m - 1.0, e), 0.0)
+    return special(x, _log_of_sum(m - 1.0, e), 0.0)
 
 
 def _log_of_one_plus(
     x: Value, x_low: Value | float, extra: Value | float = 0.0
 ) -> Value:
     """log((1 + x + x_low) * 2^extra) for x > -1, |x_low| <= ulp(x)."""
-    f = x.format
     u, u_low = two_sum(x.like(1.0), x)
+    return log_of_pair(u, u_low + x_low, extra)
+
+
+def log_of_pair(u: Value, u_low: Value, extra: Value | float = 0.0) -> Value:
+    """log((u + u_low) * 2^extra) for a normal u > 0, |u_low| <= a few ulp(u)."""
+    f = u.format
     m, e, biased = _split(u)
     # What rounding lost enters at m's scale. Twice 2^-e is a number (or 0) for every e.
     inverse = (((2 * f.bias + 1) - biased) << f.fraction_bits).as_float(f)
-    return _log_of_sum(fma((u_low + x_low) * inverse, 0.5, m - 1.0), e + extra)
+    return _log_of_sum(fma(u_low * inverse, 0.5, m - 1.0), e + extra)
 
 
 def log1p(x: Value) -> Value:
     """log(1 + x), accurate near 0; at most 1.5 ulp."""
-    y = _special(x, _log_of_one_plus(x, 0.0), -1.0)
+    y = special(x, _log_of_one_plus(x, 0.0), -1.0)
     return select(x.equals(0.0), x, y)
 
 
@@ -222,7 +227,7 @@ def _log2_pair(x: Value) -> tuple[Value, Value]:
 def log2(x: Value) -> Value:
     """Binary logarithm, at most 0.6 ulp, exact for powers of 2."""
     high, low = _log2_pair(x)
-    return _special(x, high + low, 0.0)
+    return special(x, high + low, 0.0)
 
 
 def log10(x: Value) -> Value:
@@ -231,7 +236,7 @@ def log10(x: Value) -> Value:
     high, low = _times(*_log_pair(m), LOG10_E)
     scaled, scaled_low = _times(e, x.like(0.0), LOG10_2)
     total, rest = two_sum(scaled, high)
-    return _special(x, total + (rest + (low + scaled_low)), 0.0)
+    return special(x, total + (rest + (low + scaled_low)), 0.0)
 
 
 # --- powers -------------------------------------------------------------------

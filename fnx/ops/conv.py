@@ -249,8 +249,6 @@ class _Convolution(Primitive):
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Whether a fold serves: BLAS has no such product, or is not worth a call."""
-        if any(type.dtype.kind == "c" for type in types):
-            return False
         lhs, rhs = types
         return not is_dense(lhs, rhs, params)
 
@@ -269,7 +267,7 @@ class _Convolution(Primitive):
         preferred_element_type: DType | None = None,
         precision: Any = None,
     ) -> None:
-        """A loop of matrix products; complex dtypes run through `reference`."""
+        """A loop of matrix products."""
         add_dense(plan, lhs, rhs, convolution, precision)
 
 

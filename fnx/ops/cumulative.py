@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from fnx import dtypes
 from fnx.core.links import MOST, Links, numbered
 from fnx.core.primitive import MappedAxis, Primitive, Pulled
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
 from fnx.ops.families import FLOAT, NUMBER, REAL, widened
-from fnx.ops.rearrange import check_axes, fuses
+from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import padded_along
 
@@ -81,16 +82,22 @@ class Cumulative(Primitive):
             given, made = made, given
         return lines[given].ravel(), lines[made].ravel()
 
+    def _is_native(self, x: ArrayType) -> bool:
+        """Whether kernels have such a running value; of complex numbers only sums."""
+        if dtypes.is_complex(x.dtype):
+            return self.combine == "add"
+        return self.combine is not None
+
     def steps(self, plan: Any, x: Any, *, axis: int, reverse: bool) -> None:
-        """A kernel with a running value; complex dtypes run through `reference`."""
-        if self.combine is None or not fuses([x.type]):
+        """A kernel with a running value."""
+        if not self._is_native(x.type):
             plan.host()
         else:
             plan.scan(self.combine, axis, reverse)
 
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The operand; the axis runs in the innermost loop."""
-        if self.combine is None or not fuses(types):
+        if not self._is_native(types[0]):
             return {}
         shape, axis = types[0].shape, params["axis"]
         lanes = types[0].size // max(shape[axis], 1)

@@ -271,11 +271,6 @@ class _DotGeneral(Primitive):
         combine = "or" if logical else "add"
         return k.convert(k.fold(combine, fold_tag(index), extents, product), out)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Whether a fold serves: kernels have no complex numbers."""
-        out = params.get("preferred_element_type") or types[0].dtype
-        return not dtypes.is_complex(out)
-
     def product(
         self, types: Sequence[ArrayType], params: Any
     ) -> tuple[DType, DType, tuple[int, int, int, int]]:

@@ -109,10 +109,6 @@ class _Convert(Elementwise):
         """The scalar conversion."""
         return k.convert(x(index), params["dtype"])
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Kernels compute with real numbers."""
-        return super().fusible(types, params) and params["dtype"].kind != "c"
-
     def identity(self, inputs: Sequence[Any], **params: Any) -> Any:
         """A conversion to the same type."""
         return inputs[0]

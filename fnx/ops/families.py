@@ -205,13 +205,9 @@ class Elementwise(Primitive):
         return tuple(range(types[position].ndim))
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`.
-
-        So does what has neither a scalar operation nor an `element` of its own.
-        """
+        """What has a scalar operation, or an `element` of its own."""
         own = type(self).element is not Elementwise.element
-        real = not any(t.dtype.kind == "c" for t in types)
-        return real and (own or self.scalar is not None)
+        return own or self.scalar is not None
 
 
 class Predicate(Elementwise):

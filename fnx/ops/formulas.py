@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.kernel.complex import Complex
 from fnx.kernel.scalar import TABLE
 
 
@@ -57,6 +58,8 @@ def clamp_element(k: Any, low: Any, x: Any, high: Any) -> Any:
 
 def sign_element(k: Any, x: Any) -> Any:
     """The sign as NumPy has it: that of -0.0 is 0, that of NaN is NaN."""
+    if dtypes.is_complex(x.dtype):
+        return k.op("sign", x)
     zero, one = k.constant(0, x.dtype), k.constant(1, x.dtype)
     positive = k.select(k.gt(x, zero), one, k.select(k.eq(x, zero), zero, x))
     if dtypes.is_unsigned(x.dtype):
@@ -85,6 +88,16 @@ def join(x: Any, y: Any) -> Any:
     return z
 
 
+def join_element(k: Any, x: Any, y: Any) -> Any:
+    """The same."""
+    return Complex(x, y)
+
+
+def conj_element(k: Any, z: Any) -> Any:
+    """The conjugate of a complex number."""
+    return Complex(z.re, k.neg(z.im))
+
+
 # ---------------------------------------------------------------- quotients and powers
 
 _divide_integers = row("div")
@@ -92,13 +105,27 @@ _divide_integers = row("div")
 
 def divide(x: Any, y: Any) -> Any:
     """The quotient; of integers truncated toward zero, and 0 where y is 0."""
-    return np.divide(x, y) if x.dtype.kind in "fc" else _divide_integers(x, y)
+    if x.dtype.kind == "c":
+        return _divide_complex(x, y)
+    return np.divide(x, y) if x.dtype.kind == "f" else _divide_integers(x, y)
+
+
+def _divide_complex(x: Any, y: Any) -> Any:
+    """NumPy's, of numbers brought near 1: at the ends of the range it loses bits."""
+    sizes = [np.maximum(np.abs(z.real), np.abs(z.imag)) for z in (x, y)]
+    up, down = [np.frexp(size)[1] for size in sizes]
+    return _scaled(np.divide(_scaled(x, -up), _scaled(y, -down)), up - down)
+
+
+def _scaled(z: Any, exponent: Any) -> Any:
+    """A complex number times a power of two."""
+    return join(np.ldexp(z.real, exponent), np.ldexp(z.imag, exponent))
 
 
 def integer_pow(x: Any, y: int) -> Any:
     """A power by repeated squaring; within |y|/2 ulp, or |y| ulp for negative y."""
     if y < 0:  # the power of 1/x: that of x might overflow where this is a number
-        x, y = np.reciprocal(x), -y
+        x, y = divide(np.ones_like(x), x), -y
     return _by_squaring(x, y, np.ones_like(x), np.multiply)
 
 
@@ -202,11 +229,11 @@ def log1p(x: Any) -> Any:
 
 
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(-x)); for real x without an overflow."""
-    if x.dtype.kind == "c":
-        return 1 / (1 + np.exp(-x))
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
+    """1 / (1 + exp(-x)), without an overflow."""
+    left = x.real < 0
+    e = np.exp(np.where(left, x, -x))
+    top = np.where(left, e, 1)
+    return divide(top, 1 + e) if x.dtype.kind == "c" else top / (1 + e)
 
 
 def erfc(x: Any) -> Any:

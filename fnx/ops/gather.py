@@ -22,7 +22,7 @@ from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.kernel.expr import Const, IndexValue
 from fnx.ops.bounds import vectors_outside
-from fnx.ops.rearrange import Ints, all_of, fuses, inverse, shifted
+from fnx.ops.rearrange import Ints, all_of, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
 from fnx.records import record
 
@@ -240,10 +240,6 @@ class _Gather(Primitive):
         """A window that is not inside of the operand."""
         dims, shape = params["dims"], inputs[0].type.shape
         return vectors_outside(inputs[1], dims.start_index_map, shape, params["sizes"])
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
 
 gather = _Gather("gather")

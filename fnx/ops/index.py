@@ -23,7 +23,7 @@ from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.ops.bounds import starts_outside
 from fnx.ops.gather import WindowDims, clipped, gather
-from fnx.ops.rearrange import Ints, all_of, check_axes, fuses
+from fnx.ops.rearrange import Ints, all_of, check_axes
 from fnx.ops.scatter import scatter
 from fnx.ops.shape import (
     all_along,
@@ -112,10 +112,6 @@ class _DynamicSlice(Primitive):
         """The start plus the index."""
         begin = _starts(k, x.shape, starts, sizes)
         return x(tuple([i + low for i, low in zip(index, begin, strict=True)]))
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
     def faults(
         self, inputs: Sequence[Any], outputs: Sequence[ArrayType], *, sizes: Ints
@@ -207,18 +203,12 @@ class _DynamicUpdateSlice(Primitive):
         return k.where(inside, lambda: update(place), lambda: x(index))
 
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """A small part of a large array is written into a copy, or in place, instead.
-
-        Complex dtypes run through `reference`.
-        """
+        """Not where a small part of a large array is written, in a copy or in place."""
         x, update = types[:2]
-        return fuses(types) and update.size * _SMALL_PART > x.size
+        return update.size * _SMALL_PART > x.size
 
     def steps(self, plan: Any, x: Any, update: Any, *starts: Any) -> None:
         """Writes the part; the rest need not be touched where the operand ends."""
-        if not fuses([x.type]):
-            plan.host()
-            return
 
         def element(k: Any, index: Any, pulled: Any, *lows: Any) -> Any:
             begin = _starts(k, x.type.shape, lows, update.type.shape)
@@ -230,7 +220,7 @@ class _DynamicUpdateSlice(Primitive):
 
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The update, in order."""
-        return {1: Pulled(ordered=True, serial=True)} if fuses(types) else {}
+        return {1: Pulled(ordered=True, serial=True)}
 
     def faults(
         self, inputs: Sequence[Any], outputs: Sequence[ArrayType]

@@ -152,10 +152,6 @@ class _Complex(Elementwise):
             neg(imag(ct)) if is_linear(y) else None,
         )
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Kernels compute with real numbers."""
-        return False
-
 
 class _Conj(Elementwise):
     linear = True
@@ -169,7 +165,9 @@ class _Conj(Elementwise):
         return (conj(ct),)
 
 
-real = _Part("real", COMPLEX, np.real, cheap=True)
-imag = _Part("imag", COMPLEX, np.imag, cheap=True)
-complex_ = _Complex("complex", FLOAT, formulas.join, cheap=True)
-conj = _Conj("conj", COMPLEX, np.conj, cheap=True)
+real = _Part("real", COMPLEX, np.real, scalar=lambda k, z: z.re, cheap=True)
+imag = _Part("imag", COMPLEX, np.imag, scalar=lambda k, z: z.im, cheap=True)
+complex_ = _Complex(
+    "complex", FLOAT, formulas.join, scalar=formulas.join_element, cheap=True
+)
+conj = _Conj("conj", COMPLEX, np.conj, scalar=formulas.conj_element, cheap=True)

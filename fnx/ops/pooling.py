@@ -23,7 +23,7 @@ from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.families import NUMBER, REAL, widened
-from fnx.ops.rearrange import Ints, all_of, fuses
+from fnx.ops.rearrange import Ints, all_of
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.rewriting import rewritten
 from fnx.ops.shape import all_along
@@ -103,10 +103,6 @@ class WindowReduction(Primitive):
 
         found = over_window(k, self.combine, index, windows, x.shape, value)
         return k.convert(found, x.dtype)
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Large windows are reduced along one axis after the other."""
@@ -312,10 +308,6 @@ class _GatherAdd(Primitive):
         zero = k.constant(0, t.dtype)
         return k.where(met, lambda: t(at), lambda: zero)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
 
 class _ScatterAdd(Primitive):
     """select_and_scatter_add(x, place, windows, shape): puts each window's element.
@@ -400,10 +392,6 @@ class _ScatterAdd(Primitive):
 
         turned = windows.turned(shape)
         return k.convert(over_window(k, "add", index, turned, x.shape, value), x.dtype)
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
 
 # ---------------------------------------------------------------- the rules' parts

@@ -69,10 +69,6 @@ class Rearrangement(Primitive):
         """The elements that are copied."""
         return copied(self, position, known, types, params)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
     def identity(self, inputs: Sequence[Atom], **params: Any) -> Atom | None:
         """The operand, where nothing moves."""
         return inputs[0] if self.still(inputs[0].type, **params) else None
@@ -131,11 +127,6 @@ def check_sizes(asked: str, shape: Ints) -> None:
 
 
 # ---------------------------------------------------------------- kernels
-
-
-def fuses(types: Sequence[ArrayType]) -> bool:
-    """Whether kernels can hold these types: all but complex ones."""
-    return not any(type.dtype.kind == "c" for type in types)
 
 
 def all_of(k: Any, conditions: Sequence[Any]) -> Any:

@@ -22,7 +22,7 @@ from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.ops.arithmetic import add, eq, mul, scale, select
 from fnx.ops.elementwise import div
 from fnx.ops.families import BOOL, INTEGER, NUMBER, REAL, kind, widened
-from fnx.ops.rearrange import Ints, check_axes, fuses, shifted, without
+from fnx.ops.rearrange import Ints, check_axes, shifted, without
 from fnx.ops.shape import padded_along, part_of, permute, reshaped, restored, scalar
 
 
@@ -94,10 +94,6 @@ class Reduction(Primitive):
 
         return k.fold(self.combine, fold_tag(index), extents, body)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
     def identity(self, inputs: Sequence[Atom], *, axes: Ints) -> Atom | None:
         """The operand, if no axis is reduced."""
         return None if axes else inputs[0]
@@ -110,7 +106,9 @@ class _Sum(Reduction):
 
     def initial(self, dtype: np.dtype[Any], count: int) -> Any:
         """-0.0, which unlike 0.0 changes no number: kernels start from it, too."""
-        return -0.0 if count and dtypes.is_float(dtype) else None
+        if not count or not dtypes.is_inexact(dtype):
+            return None
+        return complex(-0.0, -0.0) if dtypes.is_complex(dtype) else -0.0
 
     def over_rows(self, *, axes: Ints) -> dict[str, Any]:
         """The new leading axis is summed over, too."""
@@ -154,6 +152,10 @@ class _Extremum(Reduction):
 
 class _Product(Reduction):
     """reduce_prod(x, axes): the product. Its derivatives are right at zeros, too."""
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Folds of complex numbers are sums."""
+        return not dtypes.is_complex(types[0].dtype)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints

@@ -34,7 +34,7 @@ from fnx.ops.gather import (
     window_place,
     windows_shape,
 )
-from fnx.ops.rearrange import Ints, fuses
+from fnx.ops.rearrange import Ints
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import all_along, full, iota, reshape, zeros_like
 
@@ -143,6 +143,10 @@ class Scatter(Primitive):
         dims = dims.raised(True, mapped[1])
         return self(operand, indices, updates, dims=dims, **params), True
 
+    def _is_native(self, operand: ArrayType) -> bool:
+        """Kernels combine complex elements by sums only."""
+        return self.combine != "mul" or not dtypes.is_complex(operand.dtype)
+
     def steps(
         self,
         plan: Any,
@@ -155,7 +159,7 @@ class Scatter(Primitive):
         unique: bool,
     ) -> None:
         """A copy of the operand, then the updates in order."""
-        if not fuses([operand.type]):
+        if not self._is_native(operand.type):
             plan.host()
             return
         shape, domain = operand.type.shape, updates.type.shape
@@ -183,7 +187,7 @@ class Scatter(Primitive):
 
     def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
         """The updates, and the indices where the windows lie one after the other."""
-        if not fuses(types):
+        if not self._is_native(types[0]):
             return {}
         outer = params["dims"].batch_axes(types[2].ndim)
         in_order = outer == tuple(range(len(outer)))

@@ -31,7 +31,6 @@ from fnx.ops.rearrange import (
     check_axes,
     check_sizes,
     dilated,
-    fuses,
     inverse,
     padded,
     shifted,
@@ -465,10 +464,6 @@ class _Pad(Primitive):
             place.append(at)
         return k.where(all_of(k, met), lambda: x(tuple(place)), lambda: value(()))
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
     def identity(
         self, inputs: Sequence[Atom], *, low: Ints, high: Ints, interior: Ints
     ) -> Atom | None:
@@ -562,10 +557,6 @@ class _Concatenate(Primitive):
 
         return pick(0) if parts else k.constant(0, xs[0].dtype)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real and boolean dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
     def identity(self, inputs: Sequence[Atom], *, axis: int) -> Atom | None:
         """The one operand that is not empty."""
         filled = [x for x in inputs if x.type.shape[axis]]
@@ -616,10 +607,6 @@ class _Iota(Primitive):
     ) -> Any:
         """The index itself."""
         return k.index_value(index[axis], dtype)
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return not dtypes.is_complex(params["dtype"])
 
 
 broadcast_in_dim = _Broadcast("broadcast_in_dim")

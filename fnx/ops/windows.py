@@ -27,7 +27,7 @@ from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, ShapeError, explain
 from fnx.ops.families import NUMBER, widened
-from fnx.ops.rearrange import Ints, all_of, dilated, fuses, inverse
+from fnx.ops.rearrange import Ints, all_of, dilated, inverse
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.shape import reshaped
 from fnx.records import record
@@ -442,10 +442,6 @@ class _Patches(Primitive):
         zero = k.constant(0, x.dtype)
         return k.where(met, lambda: x(place), lambda: zero)
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
-
 
 class _OverlapAdd(Primitive):
     """overlap_add(x, windows, dims, shape): the sum of all windows where they lie.
@@ -540,10 +536,6 @@ class _OverlapAdd(Primitive):
 
         counts, turned = windows.over(shape), windows.turned(shape)
         return k.convert(over_window(k, "add", index, turned, counts, one), x.dtype)
-
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Real dtypes fuse; complex ones run through `reference`."""
-        return fuses(types)
 
 
 def _raised(dims: Ints) -> Ints:
