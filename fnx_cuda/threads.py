@@ -35,6 +35,9 @@ class Threads(Values):
         if fold.combine.startswith("arg"):
             self._take_better(fold.combine, types, old, new)
             return
+        if fold.combine == "complex_mul":
+            self._multiply(types, old, new)
+            return
         for x, y, dtype in zip(old, new, types, strict=True):
             self.write(
                 f"{x} = {self.row(fold.combine, [x, y], [dtype, dtype], dtype)};"
@@ -49,6 +52,18 @@ class Threads(Values):
         wins = f"{b} {symbol} {a} || ({b} != {b} && {a} == {a})"
         ties = f"({b} == {a} || ({b} != {b} && {a} != {a})) && {q} < {p}"
         self.write(f"if ({wins} || ({ties})) {{ {a} = {b}; {p} = {q}; }}")
+
+    def _multiply(self, types: Sequence[DType], old: list[str], new: list[str]) -> None:
+        """The product of two complex numbers, each given as its two parts."""
+
+        def row(name: str, x: str, y: str) -> str:
+            return f"({self.row(name, [x, y], list(types), types[0])})"
+
+        (a, b), (c, d) = old, new
+        re = row("sub", row("mul", a, c), row("mul", b, d))
+        kept = self.new(register_type(types[0]), re)
+        self.write(f"{b} = {row('add', row('mul', a, d), row('mul', b, c))};")
+        self.write(f"{a} = {kept};")
 
     # -- over the threads of a group
 

@@ -107,12 +107,14 @@ def register(
     label: str = "",
     only: Sequence[DType] | None = None,
     signed_zeros: bool = True,
+    ulp: float = 4,
     oracle_ulp: float = 4,
 ) -> None:
     """The cases of one elementwise primitive whose operands have one dtype.
 
     The oracle is shown no subnormal numbers, which XLA flushes to zero, and negative
-    zeros only if `signed_zeros`; `oracle_ulp` is what it errs by itself.
+    zeros only if `signed_zeros`; `oracle_ulp` is what it errs by itself, and `ulp` what
+    the compiled function may.
     """
     each = intervals if isinstance(intervals[0], tuple) else [intervals] * arity
     params = params or {}
@@ -127,8 +129,8 @@ def register(
         prefix = label + dtypes.short(dtype)
         shape = SHAPES[n % len(SHAPES)]
         cases = [
-            Case(name, f"{prefix}-values", special(dtype), params),
-            Case(name, f"{prefix}-{shape}", random(dtype, shape), params),
+            Case(name, f"{prefix}-values", special(dtype), params, ulp=ulp),
+            Case(name, f"{prefix}-{shape}", random(dtype, shape), params, ulp=ulp),
         ]
         if oracle is not None and dtype in _WITH_ORACLE:
             values = special(dtype, plain=True)

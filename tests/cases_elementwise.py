@@ -181,6 +181,7 @@ register(
     intervals=_POSITIVE,
     smooth=(0, 1),
     only=[dtypes.complex64, dtypes.complex128],
+    ulp=16,  # the error of log x, times the exponent
 )
 CASES.append(
     Case(

@@ -292,6 +292,63 @@ def _dot(choice: tuple[int, ...], left: Pair, right: Pair) -> Pair:
     return product, False
 
 
+@operation("complex")
+def _complex(choice: tuple[int, ...], left: Pair, right: Pair) -> Pair:
+    """A function of x + iy, of which one part is kept."""
+    (x, _), (y, _) = left, right
+    wide = np.dtype("f8" if x.dtype == np.float64 else "f4")
+    ends = [_as_dtype(_bounded(part), wide) for part in (x, _matched(x, y))]
+    z = primitive("complex")(*ends)
+    z = COMPLEX[choice[0] % len(COMPLEX)](z)
+    part = primitive(("real", "imag")[choice[1] % 2])(z)
+    return _as_dtype(part, x.dtype), False
+
+
+def _as_dtype(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype else primitive("convert")(x, dtype=dtype)
+
+
+def _turned(z: Any) -> Any:
+    """A layout of z, its conjugate behind it, and parts of both taken out again."""
+    if not z.ndim:
+        return primitive("conj")(z)
+    back = primitive("reverse")(primitive("conj")(z), axes=(0,))
+    both = primitive("concatenate")(z, back, axis=0)
+    stop = both.shape
+    start = (z.shape[0] // 2, *[0] * (z.ndim - 1))
+    stop = (start[0] + z.shape[0], *stop[1:])
+    return primitive("slice")(both, start=start, stop=stop, strides=(1,) * z.ndim)
+
+
+def _mean(z: Any) -> Any:
+    """Sums along the first axis, repeated along it, and the sum of squares."""
+    if not z.ndim:
+        return z
+    total = primitive("reduce_sum")(z, axes=(0,))
+    dims = tuple(range(1, z.ndim))
+    spread = primitive("broadcast_in_dim")(total, shape=z.shape, dims=dims)
+    return primitive("sub")(z, primitive("mul")(spread, 0.25 - 0.5j))
+
+
+def _moved_right(z: Any) -> Any:
+    """z + 4, which lies off all branch cuts."""
+    return primitive("add")(z, 4.0)
+
+
+# On numbers with parts in [-3, 3].
+COMPLEX: list[Callable[[Any], Any]] = [
+    _turned,
+    _mean,
+    lambda z: primitive("exp")(primitive("mul")(z, 0.5 - 1j)),
+    lambda z: primitive("div")(z, _moved_right(z)),
+    lambda z: primitive("log")(_moved_right(z)),
+    lambda z: primitive("sqrt")(_moved_right(z)),
+    lambda z: primitive("sin")(primitive("mul")(z, 0.25j)),
+    lambda z: primitive("tanh")(primitive("mul")(z, 0.25)),
+    lambda z: primitive("integer_pow")(primitive("sub")(z, 0.5j), y=3),
+]
+
+
 @operation("sort", kinked=True)
 def _sort(choice: tuple[int, ...], pair: Pair) -> Pair:
     x, exact = pair
@@ -322,6 +379,7 @@ def recipes(
 
 
 _TWO = {"add", "sub", "mul", "max", "min", "div", "where", "concatenate", "dot"}
+_TWO |= {"complex"}
 
 
 def _trimmed(step: Step) -> Step:

@@ -16,6 +16,7 @@ from fnx.cpu.grain import Share
 from fnx.cpu.llvm import Text, Writer, memory_type, register_type
 from fnx.cpu.positions import Positions
 from fnx.cpu.values import Key
+from fnx.dtypes import DType
 from fnx.kernel.expr import (
     Buffer,
     Expr,
@@ -470,10 +471,24 @@ class _Printer(Positions):
         if fold.combine.startswith("arg"):
             choose = self.later if rises else self.better
             return choose(fold.combine, types, a, b, lanes)
+        if fold.combine == "complex_mul":
+            return self.complex_product(types, a, b, lanes)
         return [
             self.row(fold.combine, [x, y], [t, t], t, lanes)
             for x, y, t in zip(a, b, types, strict=True)
         ]
+
+    def complex_product(
+        self, types: list[DType], a: list[str], b: list[str], lanes: int
+    ) -> list[str]:
+        """The product of two complex numbers, each given as its two parts."""
+
+        def row(name: str, x: str, y: str) -> str:
+            return self.row(name, [x, y], types, types[0], lanes)
+
+        re = row("sub", row("mul", a[0], b[0]), row("mul", a[1], b[1]))
+        im = row("add", row("mul", a[0], b[1]), row("mul", a[1], b[0]))
+        return [re, im]
 
 
 def _key_type(key: Key) -> str:

@@ -304,10 +304,10 @@ class KernelBuilder:
     ) -> Any:
         """Reduce a body over indices; one value for one body, a tuple for a tuple.
 
-        Complex bodies can be added up. The bodies of argmax and argmin are a value and
-        its position. Folds with the same tag and extents share their loop where they
-        can. Over nothing, the result is the identity. 16-bit floats accumulate in
-        float32 and are rounded once.
+        Complex bodies can be added up or multiplied. The bodies of argmax and argmin
+        are a value and its position. Folds with the same tag and extents share their
+        loop where they can. Over nothing, the result is the identity. 16-bit floats
+        accumulate in float32 and are rounded once.
         """
         if combine not in COMBINES:
             raise InternalError(f"fold by {combine!r}; it must be one of {COMBINES}")
@@ -321,8 +321,8 @@ class KernelBuilder:
         self._depth = depth
         bodies = given if isinstance(given, tuple) else (given,)
         if isinstance(given, Complex):
-            assert combine == "add", f"complex numbers folded by {combine}"
             bodies = given.re, given.im
+            combine = "complex_mul" if combine == "mul" else combine
         if 0 in extents:
             values = [
                 self.constant(fold_identity(combine, n, b.dtype) or 0, b.dtype)

@@ -71,7 +71,7 @@ def _goes_down(
     fold: Fold, rows: tuple[LoopIndex, ...], domain: tuple[LoopIndex, ...]
 ) -> bool:
     """Whether a fold over these rows reads memory by rows, all of the domain long."""
-    if fold.indices != rows or fold.combine.startswith("arg"):
+    if fold.indices != rows or fold.joint:
         return False
     if fold.free != set(domain) or any(isinstance(e, Part) for e in _inside(fold)):
         return False

@@ -18,7 +18,7 @@ from fnx.records import record
 if TYPE_CHECKING:
     from fnx.kernel.table import ExprTable
 
-COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin")
+COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin", "complex_mul")
 """How a fold may combine; all are associative and commutative."""
 
 
@@ -118,9 +118,10 @@ class Load(Expr):
 class Fold(Expr):
     """A reduction of its bodies over loop indices; its values are read through `Part`.
 
-    Each body is combined by itself, but for argmax and argmin, whose bodies are a value
-    and its position: the best value and its position win, the first NaN beats all, ties
-    go to the lowest position.
+    Each body is combined by itself, but for two kinds of `joint` bodies. Those of
+    argmax and argmin are a value and its position: the best value and its position win,
+    the first NaN beats all, ties go to the lowest position. Those of complex_mul are
+    the parts of a complex number.
     """
 
     __slots__ = ("combine", "indices")
@@ -131,6 +132,11 @@ class Fold(Expr):
         super().__init__(bodies[0].dtype, bodies)
         self.combine, self.indices = combine, indices
         self.free -= frozenset(indices)
+
+    @property
+    def joint(self) -> bool:
+        """Whether what a body combines to depends on the other bodies."""
+        return self.combine in ("argmax", "argmin", "complex_mul")
 
     @property
     def bodies(self) -> tuple[Expr, ...]:

@@ -278,6 +278,8 @@ def fold_identity(combine: str, number: int, dtype: DType) -> bool | int | float
     """
     if combine.startswith("arg"):
         combine = "min" if number == 1 else combine[3:]
+    if combine == "complex_mul":
+        return 1 - number
     is_float = dtypes.is_float(dtype)
     match combine:
         case "add":

@@ -303,8 +303,8 @@ def _is_long(fold: Fold) -> bool:
 
 
 def _has_blocks(fold: Fold) -> bool:
-    """Whether blocks can make up the fold; two places of extremes are no operands."""
-    return not fold.combine.startswith("arg") or not _blocks(fold)[2]
+    """Whether blocks can make up the fold; its parts must not depend on each other."""
+    return not fold.joint or not _blocks(fold)[2]
 
 
 def _blocks(fold: Fold) -> tuple[int, int, int]:

@@ -254,7 +254,7 @@ def _round(body: float, loop: Loop, width: int) -> float:
 
 
 def _update_cost(fold: Fold | Scan, width: int) -> float:
-    each = 3 if fold.combine.startswith("arg") else 1
+    each = 3 if isinstance(fold, Fold) and fold.joint else 1
     sizes = (_element_size(body) for body in fold.bodies)
     return each * sum(max(width * size / REGISTER, 1) for size in sizes)
 

@@ -153,10 +153,6 @@ class _Extremum(Reduction):
 class _Product(Reduction):
     """reduce_prod(x, axes): the product. Its derivatives are right at zeros, too."""
 
-    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
-        """Folds of complex numbers are sums."""
-        return not dtypes.is_complex(types[0].dtype)
-
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints
     ) -> tuple[Any, Any]:

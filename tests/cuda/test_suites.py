@@ -20,6 +20,7 @@ from fnx import dtypes, nn, optim, tree
 from fnx.compiler.pipeline import plan_program
 from fnx.core.array import Array
 from tests.cases import CASES
+from tests.compiler import test_complex
 from tests.control.flows import FLOWS, STACK, TRANSFORMS, X
 from tests.nn.test_nn import ACTIVATIONS
 from tests.optim.test_optimizers import TABLE, loss, make, params_like
@@ -129,6 +130,17 @@ def test_transformed_programs(gpu: Any, recipe: Recipe) -> None:
     stacked = [np.stack([x, x * 0.5, -x]) for x in inputs]
     mapped = fnx.vmap(gradient)
     close(on(gpu, mapped, *stacked), mapped(*stacked))
+
+
+@pytest.mark.parametrize("program", test_complex.PROGRAMS)
+def test_complex_programs(program: Callable[..., Any], gpu: Any) -> None:
+    z, w = test_complex.arguments("complex64")
+    function = test_complex.loss(fnp, program)
+    slope = fnx.value_and_grad(function, (0, 1))
+    (value, found), (size, wanted) = on(gpu, slope, z, w), slope(z, w)
+    np.testing.assert_allclose(value, size, rtol=1e-4)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * np.abs(other).max())
 
 
 # ---------------------------------------------------------------- control flow
