@@ -131,9 +131,17 @@ class Values:
         """The C type of a value."""
         return register_type(dtype)
 
+    def constant(self, value: bool | int | float, dtype: DType) -> str:
+        """The text of a constant."""
+        return literal(value, dtype)
+
     def helper(self, name: str, definition: str) -> None:
         """A function that the text must define."""
         self.helpers[name] = definition
+
+    def has_helper(self, name: str) -> bool:
+        """Whether the text defines a function already."""
+        return name in self.helpers
 
     # -- lines and names
 

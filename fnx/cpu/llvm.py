@@ -7,9 +7,11 @@ Neither knows kernels; next on the walk: `values.py`, which gives expressions na
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -107,6 +109,20 @@ class Text:
             self._helpers[name] = definition.replace("define internal", "define")
             for head in re.findall(r"^define internal (.*\))", definition, re.M):
                 self.declare(head, f"declare {head}")
+
+    def needs(self) -> list[tuple[str, str]]:
+        """What the module's functions need of another: declarations and helpers."""
+        helpers = [
+            (name, re.sub("^define ", "define internal ", text, flags=re.M))
+            for name, text in self._helpers.items()
+        ]
+        heads = [
+            head
+            for _, text in helpers
+            for head in re.findall(r"^define internal (.*\))", text, re.M)
+        ]
+        declared = [item for item in self._declared.items() if item[0] not in heads]
+        return [*declared, *helpers]
 
     def text(self) -> str:
         """All of the text, as it is shown; the helpers, if any, follow `HELPERS`."""
@@ -218,6 +234,11 @@ class Writer:
         """Add a helper function to the module once."""
         self.module.helper(name, definition)
 
+    def routine(self, name: str, source: Any, print_: Printer) -> None:
+        """Add a helper function to the module once, with those that it calls."""
+        for helper, definition in _function(name, source, print_):
+            self.module.helper(helper, definition)
+
     # -- lanes
 
     def broadcast(self, value: str, type_: str, lanes: int) -> str:
@@ -252,3 +273,17 @@ class Writer:
         if lanes == 2:
             return self.lane(value, type_, 2, first)
         return self.shuffle(value, type_, lanes, range(first, first + lanes // 2))
+
+
+Printer = Callable[[Writer, Any], tuple[str, list[str]]]
+
+
+@functools.cache
+def _function(name: str, source: Any, print_: Printer) -> tuple[tuple[str, str], ...]:
+    """A helper function as text, after the helpers and intrinsics that it needs."""
+    module = Text()
+    writer = Writer(module)
+    head, first = print_(writer, source)
+    lines = [*(f"  {line}" for line in first), *writer.lines]
+    body = "\n".join([f"define internal {head} noinline {{", "entry:", *lines, "}"])
+    return *module.needs(), (name, body)

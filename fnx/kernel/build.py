@@ -18,7 +18,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.dtypes import DType
 from fnx.errors import InternalError
-from fnx.kernel import complex, math, scalar
+from fnx.kernel import complex, math, scalar, special  # noqa: F401  special adds rows
 from fnx.kernel.complex import Complex, ComplexBuffer
 from fnx.kernel.expr import (
     COMBINES,

@@ -246,15 +246,20 @@ def erfc(x: Value) -> Value:
     exp(-a^2) as 2^n (1 + d).
     """
     a = at_most(abs(x), _ERFC_LIMIT[x.dtype])
-    k = 3.0 if x.dtype == dtypes.float32 else 4.0
-    u = (a + a) / (a + k)
-    top, top_low = fast_two_sum(a.like(1.0), u * polynomial(u - 1.0, _ERFCX))
-    bottom, bottom_low = two_sum(a + a, a.like(1.0))
-    ratio = quotient(top, bottom, bottom_low, top_low)
+    ratio = erfcx_ratio(a)
     square, square_low = two_product(a, a)
     r, shifted = exp_reduce(-square, -square_low)
     y = scale(fma(ratio, exp_tail(r), ratio), shifted)
     return select(x < 0.0, 2.0 - y, y)
+
+
+def erfcx_ratio(a: Value) -> Value:
+    """exp(a^2) erfc(a), for 0 <= a <= 10.1 or 27.3: r(a) / (1 + 2a)."""
+    k = 3.0 if a.dtype == dtypes.float32 else 4.0
+    u = (a + a) / (a + k)
+    top, top_low = fast_two_sum(a.like(1.0), u * polynomial(u - 1.0, _ERFCX))
+    bottom, bottom_low = two_sum(a + a, a.like(1.0))
+    return quotient(top, bottom, bottom_low, top_low)
 
 
 def erf_inv(x: Value) -> Value:

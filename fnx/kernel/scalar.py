@@ -233,7 +233,7 @@ array(-3, dtype=int32)
 """
 
 
-def _row(
+def add_row(
     name: str,
     arity: int,
     allowed: tuple[DType, ...],
@@ -243,39 +243,40 @@ def _row(
     result: ResultRule = _same,
     operations: int = 1,
 ) -> None:
+    """Add a row; `special.py` has more of them."""
     meaning = _quiet(meaning)
     printers = llvm_printer, cuda_printer
     TABLE[name] = ScalarOp(name, arity, result, allowed, meaning, *printers, operations)
 
 
 # arithmetic
-_row("add", 2, NUMBERS, np.add, llvm.binary("fadd", "add"), cuda.infix("+"))
-_row("sub", 2, NUMBERS, np.subtract, llvm.binary("fsub", "sub"), cuda.infix("-"))
-_row("mul", 2, NUMBERS, np.multiply, llvm.binary("fmul", "mul"), cuda.infix("*"))
-_row("div", 2, NUMBERS, _divide, llvm.divide, cuda.divide)
-_row("rem", 2, NUMBERS, _remainder, llvm.remainder, cuda.remainder)
-_row("neg", 1, NUMBERS, np.negative, llvm.negate, cuda.negate, operations=0)
-_row("abs", 1, NUMBERS, np.abs, llvm.absolute, cuda.absolute, operations=0)
-_row("min", 2, NUMBERS, np.minimum, llvm.extremum("lt"), cuda.extremum("<"))
-_row("max", 2, NUMBERS, np.maximum, llvm.extremum("gt"), cuda.extremum(">"))
-_row("fma", 3, FLOATS, _fma, llvm.intrinsic("fma"), cuda.call("fma"), operations=2)
-_row("sqrt", 1, FLOATS, np.sqrt, llvm.intrinsic("sqrt"), cuda.call("sqrt"))
+add_row("add", 2, NUMBERS, np.add, llvm.binary("fadd", "add"), cuda.infix("+"))
+add_row("sub", 2, NUMBERS, np.subtract, llvm.binary("fsub", "sub"), cuda.infix("-"))
+add_row("mul", 2, NUMBERS, np.multiply, llvm.binary("fmul", "mul"), cuda.infix("*"))
+add_row("div", 2, NUMBERS, _divide, llvm.divide, cuda.divide)
+add_row("rem", 2, NUMBERS, _remainder, llvm.remainder, cuda.remainder)
+add_row("neg", 1, NUMBERS, np.negative, llvm.negate, cuda.negate, operations=0)
+add_row("abs", 1, NUMBERS, np.abs, llvm.absolute, cuda.absolute, operations=0)
+add_row("min", 2, NUMBERS, np.minimum, llvm.extremum("lt"), cuda.extremum("<"))
+add_row("max", 2, NUMBERS, np.maximum, llvm.extremum("gt"), cuda.extremum(">"))
+add_row("fma", 3, FLOATS, _fma, llvm.intrinsic("fma"), cuda.call("fma"), operations=2)
+add_row("sqrt", 1, FLOATS, np.sqrt, llvm.intrinsic("sqrt"), cuda.call("sqrt"))
 
 # rounding to an integral value of the same type; `round` is half to even
-_row("floor", 1, FLOATS, np.floor, llvm.intrinsic("floor"), cuda.call("floor"))
-_row("ceil", 1, FLOATS, np.ceil, llvm.intrinsic("ceil"), cuda.call("ceil"))
-_row("trunc", 1, FLOATS, np.trunc, llvm.intrinsic("trunc"), cuda.call("trunc"))
-_row("round", 1, FLOATS, np.rint, llvm.intrinsic("roundeven"), cuda.call("rint"))
+add_row("floor", 1, FLOATS, np.floor, llvm.intrinsic("floor"), cuda.call("floor"))
+add_row("ceil", 1, FLOATS, np.ceil, llvm.intrinsic("ceil"), cuda.call("ceil"))
+add_row("trunc", 1, FLOATS, np.trunc, llvm.intrinsic("trunc"), cuda.call("trunc"))
+add_row("round", 1, FLOATS, np.rint, llvm.intrinsic("roundeven"), cuda.call("rint"))
 
 # bits
 BITS = BOOL + INTEGERS
-_row("and", 2, BITS, np.bitwise_and, llvm.binary("", "and"), cuda.infix("&"))
-_row("or", 2, BITS, np.bitwise_or, llvm.binary("", "or"), cuda.infix("|"))
-_row("xor", 2, BITS, np.bitwise_xor, llvm.binary("", "xor"), cuda.infix("^"))
-_row("not", 1, BITS, np.invert, llvm.complement, cuda.complement, operations=0)
-_row("shl", 2, INTEGERS, np.left_shift, llvm.shift("shl"), cuda.shl)
-_row("shr_logical", 2, INTEGERS, _shr_logical, llvm.shift("lshr"), cuda.shr_logical)
-_row(
+add_row("and", 2, BITS, np.bitwise_and, llvm.binary("", "and"), cuda.infix("&"))
+add_row("or", 2, BITS, np.bitwise_or, llvm.binary("", "or"), cuda.infix("|"))
+add_row("xor", 2, BITS, np.bitwise_xor, llvm.binary("", "xor"), cuda.infix("^"))
+add_row("not", 1, BITS, np.invert, llvm.complement, cuda.complement, operations=0)
+add_row("shl", 2, INTEGERS, np.left_shift, llvm.shift("shl"), cuda.shl)
+add_row("shr_logical", 2, INTEGERS, _shr_logical, llvm.shift("lshr"), cuda.shr_logical)
+add_row(
     "shr_arithmetic",
     2,
     INTEGERS,
@@ -283,7 +284,7 @@ _row(
     llvm.shr_arithmetic,
     cuda.shr_arithmetic,
 )
-_row(
+add_row(
     "population_count",
     1,
     INTEGERS,
@@ -291,8 +292,8 @@ _row(
     llvm.intrinsic("ctpop"),
     cuda.population_count,
 )
-_row("clz", 1, INTEGERS, _clz, llvm.intrinsic("ctlz", "false"), cuda.clz)
-_row(
+add_row("clz", 1, INTEGERS, _clz, llvm.intrinsic("ctlz", "false"), cuda.clz)
+add_row(
     "copysign",
     2,
     FLOATS,
@@ -303,24 +304,24 @@ _row(
 )
 
 # tests: comparisons are false if an operand is NaN, but for `ne`
-_row("eq", 2, BOOL + NUMBERS, np.equal, llvm.compare("eq"), cuda.compare("=="), _bool)
-_row(
+add_row("eq", 2, BOOL + NUMBERS, np.equal, llvm.compare("eq"), cuda.compare("=="), _bool)
+add_row(
     "ne", 2, BOOL + NUMBERS, np.not_equal, llvm.compare("ne"), cuda.compare("!="), _bool
 )
-_row("lt", 2, NUMBERS, np.less, llvm.compare("lt"), cuda.compare("<"), _bool)
-_row("le", 2, NUMBERS, np.less_equal, llvm.compare("le"), cuda.compare("<="), _bool)
-_row("gt", 2, NUMBERS, np.greater, llvm.compare("gt"), cuda.compare(">"), _bool)
-_row("ge", 2, NUMBERS, np.greater_equal, llvm.compare("ge"), cuda.compare(">="), _bool)
-_row("is_finite", 1, FLOATS, np.isfinite, llvm.is_finite, cuda.is_finite, _bool)
+add_row("lt", 2, NUMBERS, np.less, llvm.compare("lt"), cuda.compare("<"), _bool)
+add_row("le", 2, NUMBERS, np.less_equal, llvm.compare("le"), cuda.compare("<="), _bool)
+add_row("gt", 2, NUMBERS, np.greater, llvm.compare("gt"), cuda.compare(">"), _bool)
+add_row("ge", 2, NUMBERS, np.greater_equal, llvm.compare("ge"), cuda.compare(">="), _bool)
+add_row("is_finite", 1, FLOATS, np.isfinite, llvm.is_finite, cuda.is_finite, _bool)
 
 # choosing and reinterpreting: the only ops on 16-bit floats
-_row("select", 3, STORED, _select, llvm.select, cuda.select, operations=0)
-_row("convert", 1, STORED, _convert, llvm.convert, cuda.convert, operations=0)
-_row("bitcast", 1, STORED[1:], _bitcast, llvm.bitcast, cuda.bitcast, operations=0)
+add_row("select", 3, STORED, _select, llvm.select, cuda.select, operations=0)
+add_row("convert", 1, STORED, _convert, llvm.convert, cuda.convert, operations=0)
+add_row("bitcast", 1, STORED[1:], _bitcast, llvm.bitcast, cuda.bitcast, operations=0)
 
 # sin_if_huge(x, y): y, but sin(x) where |x| is too huge for math_trig's reduction
 for _name in ("sin", "cos", "tan"):
-    _row(
+    add_row(
         f"{_name}_if_huge",
         2,
         FLOATS,
@@ -332,15 +333,15 @@ for _name in ("sin", "cos", "tan"):
 # expanded by kernel/math.py
 _NUMPY = "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh cbrt"
 for _name in _NUMPY.split():
-    _row(_name, 1, FLOATS, getattr(np, _name))
+    add_row(_name, 1, FLOATS, getattr(np, _name))
 for _name in ("asin", "acos", "atan", "asinh", "acosh", "atanh"):
-    _row(_name, 1, FLOATS, getattr(np, "arc" + _name[1:]))
-_row("logistic", 1, FLOATS, _logistic)
-_row("erf", 1, FLOATS, _scipy("erf"))
-_row("erfc", 1, FLOATS, _scipy("erfc"))
-_row("erf_inv", 1, FLOATS, _scipy("erfinv"))
-_row("lgamma", 1, FLOATS, _scipy("gammaln"))
-_row("digamma", 1, FLOATS, _scipy("psi"))
-_row("rsqrt", 1, FLOATS, _rsqrt)
-_row("pow", 2, FLOATS, np.power)
-_row("atan2", 2, FLOATS, np.arctan2)
+    add_row(_name, 1, FLOATS, getattr(np, "arc" + _name[1:]))
+add_row("logistic", 1, FLOATS, _logistic)
+add_row("erf", 1, FLOATS, _scipy("erf"))
+add_row("erfc", 1, FLOATS, _scipy("erfc"))
+add_row("erf_inv", 1, FLOATS, _scipy("erfinv"))
+add_row("lgamma", 1, FLOATS, _scipy("gammaln"))
+add_row("digamma", 1, FLOATS, _scipy("psi"))
+add_row("rsqrt", 1, FLOATS, _rsqrt)
+add_row("pow", 2, FLOATS, np.power)
+add_row("atan2", 2, FLOATS, np.arctan2)

@@ -25,8 +25,14 @@ class Emitter(Protocol):
     def type(self, dtype: DType) -> str:
         """The C type of a register; 16-bit floats are held in `unsigned short`."""
 
+    def constant(self, value: bool | int | float, dtype: DType) -> str:
+        """The text of a constant."""
+
     def helper(self, name: str, definition: str) -> None:
         """Add the text of a `__device__` function once, keyed by `name`."""
+
+    def has_helper(self, name: str) -> bool:
+        """Whether it has been added."""
 
 
 Printer = Callable[[Emitter, list[str], list[DType], DType], str]

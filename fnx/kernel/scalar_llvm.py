@@ -57,6 +57,17 @@ class Emitter(Protocol):
     def helper(self, name: str, definition: str) -> None:
         """Add the module-level text `definition` once, keyed by `name`."""
 
+    def routine(
+        self,
+        name: str,
+        source: Any,
+        print_: Callable[[Any, Any], tuple[str, list[str]]],
+    ) -> None:
+        """Add a helper function once, as `print_(emitter, source)` prints its body.
+
+        That gives the function's head and the instructions to begin with.
+        """
+
 
 Printer = Callable[[Emitter, list[str], list[DType], DType, int], str]
 
