@@ -1,7 +1,8 @@
 """Random numbers: pure functions of a key, with JAX's names and JAX's bits.
 
 `keys` makes keys and derives new ones, `stream` turns a key into random bits, and
-`interval`, `integers`, `continuous`, `extreme` and `choosing` turn those into samples.
+`interval`, `integers`, `continuous`, `extreme`, `choosing`, `gammas`, `of_gammas` and
+`counts` turn those into samples.
 Everything is made of primitives, so that it traces, maps over keys and fuses with what
 uses the samples.
 Next on the walk: `keys.py`.
@@ -26,30 +27,45 @@ from fnx.random.continuous import (
     wald,
     weibull_min,
 )
+from fnx.random.counts import binomial, multinomial, poisson
 from fnx.random.extreme import gumbel
+from fnx.random.gammas import gamma, loggamma
 from fnx.random.integers import bernoulli, geometric, rademacher, randint
 from fnx.random.interval import uniform
 from fnx.random.keys import (
     Key,
+    KeyDType,
     PRNGKey,
     clone,
     fold_in,
     key,
     key_data,
+    key_dtype,
     key_impl,
     split,
     wrap_key_data,
+)
+from fnx.random.of_gammas import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    generalized_normal,
+    t,
 )
 from fnx.random.stream import bits
 
 __all__ = [
     # keys
     "Key",
+    "KeyDType",
     "PRNGKey",
     "clone",
     "fold_in",
     "key",
     "key_data",
+    "key_dtype",
     "key_impl",
     "split",
     "wrap_key_data",
@@ -76,6 +92,19 @@ __all__ = [
     "maxwell",
     "double_sided_maxwell",
     "wald",
+    "gamma",
+    "loggamma",
+    "beta",
+    "chisquare",
+    "dirichlet",
+    "f",
+    "t",
+    "generalized_normal",
+    "ball",
+    # counts
+    "poisson",
+    "binomial",
+    "multinomial",
     # choosing
     "categorical",
     "choice",

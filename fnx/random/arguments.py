@@ -18,7 +18,7 @@ from fnx.api.arguments import SCALARS, as_array
 from fnx.core.array import Array
 from fnx.ops.elementwise import convert
 from fnx.ops.families import literal
-from fnx.ops.shape import broadcast_in_dim
+from fnx.ops.shape import broadcast_in_dim, full
 
 Shape = tuple[int, ...]
 DType = np.dtype[Any]
@@ -104,6 +104,15 @@ def _operand(sampler: str, name: str, x: Any, dtype: DType, shape: Shape) -> Any
     if isinstance(x, complex):
         raise errors.DTypeError(f"{sampler}: {name} must be real, got {x}")
     return literal(x, dtype)
+
+
+def array_parameters(
+    sampler: str, shape: Any, dtype: DType, **values: Any
+) -> tuple[Shape, list[Any]]:
+    """The shape of the samples, and parameters in the dtype as arrays of that shape."""
+    shape, found = parameters(sampler, shape, dtype, **values)
+    arrays = [x if isinstance(x, Array) else full(shape, dtype, x.value) for x in found]
+    return shape, arrays
 
 
 def cast(x: Any, dtype: DType) -> Any:

@@ -54,15 +54,21 @@ def normal(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """
     words, sizes = key_words("normal", key), shape_of("normal", shape)
     if dtype is None or not dtypes.is_complex(dtypes.as_dtype(dtype)):
-        return _normal(words, sizes, float_dtype("normal", dtype))
+        return normal_from(words, sizes, float_dtype("normal", dtype))
     part = dtypes.real_dtype(dtypes.as_dtype(dtype))
-    re, im = [_normal(w, sizes, part) for w in split_words(words, 2)]
+    re, im = [normal_from(w, sizes, part) for w in split_words(words, 2)]
     return complex_(div(re, math.sqrt(2)), div(im, math.sqrt(2)))
 
 
-def _normal(words: Words, shape: Shape, dtype: DType) -> Any:
+def normal_from(words: Words, shape: Shape, dtype: DType) -> Any:
+    """Normally distributed numbers from the words of a key."""
+    return normal_of(unit_uniform(words, shape, dtype), dtype)
+
+
+def normal_of(unit: Any, dtype: DType) -> Any:
+    """Normally distributed numbers from uniform ones in [0, 1)."""
     lowest = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype))
-    u = uniform_between(words, shape, dtype, lowest, 1.0)
+    u = between(unit, literal(lowest, dtype), literal(1.0, dtype))
     return mul(erf_inv(u), math.sqrt(2))
 
 
@@ -98,7 +104,7 @@ def lognormal(
     """The exponential of normal numbers of standard deviation `sigma`."""
     dtype = float_dtype("lognormal", dtype)
     shape, (scale,) = parameters("lognormal", shape, dtype, sigma=sigma)
-    return exp(mul(_normal(key_words("lognormal", key), shape, dtype), scale))
+    return exp(mul(normal_from(key_words("lognormal", key), shape, dtype), scale))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Array:
@@ -111,10 +117,11 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None) -> Array:
     """
     dtype = float_dtype("exponential", dtype)
     words = key_words("exponential", key)
-    return _exponential(words, shape_of("exponential", shape), dtype)
+    return exponential_from(words, shape_of("exponential", shape), dtype)
 
 
-def _exponential(words: Words, shape: Shape, dtype: DType) -> Any:
+def exponential_from(words: Words, shape: Shape, dtype: DType) -> Any:
+    """Exponentially distributed numbers from the words of a key."""
     # log1p(-u) never sees 1, since u is below it.
     return neg(log1p(neg(unit_uniform(words, shape, dtype))))
 
@@ -148,7 +155,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None) -> Array:
     """Pareto distributed numbers: density b / x**(b + 1) on [1, inf)."""
     dtype = float_dtype("pareto", dtype)
     shape, (exponent,) = parameters("pareto", shape, dtype, b=b)
-    return exp(div(_exponential(key_words("pareto", key), shape, dtype), exponent))
+    return exp(div(exponential_from(key_words("pareto", key), shape, dtype), exponent))
 
 
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None) -> Array:
@@ -169,7 +176,7 @@ def weibull_min(
     dtype = float_dtype("weibull_min", dtype)
     values = {"scale": scale, "concentration": concentration}
     shape, (factor, power) = parameters("weibull_min", shape, dtype, **values)
-    e = _exponential(key_words("weibull_min", key), shape, dtype)
+    e = exponential_from(key_words("weibull_min", key), shape, dtype)
     return mul(pow(e, div(1.0, power)), factor)
 
 
@@ -194,7 +201,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None) -> Array:
 
 
 def _maxwell(words: Words, shape: Shape, dtype: DType) -> Any:
-    vectors = _normal(words, (*shape, 3), dtype)
+    vectors = normal_from(words, (*shape, 3), dtype)
     return sqrt(reduce_sum(square(vectors), axes=(len(shape),)))
 
 
@@ -222,7 +229,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None) -> Array:
     dtype = float_dtype("wald", dtype)
     shape, (m,) = parameters("wald", shape, dtype, mean=mean)
     first, second = split_words(key_words("wald", key), 2)
-    y = square(_normal(first, shape, dtype))
+    y = square(normal_from(first, shape, dtype))
     z = unit_uniform(second, shape, dtype)
     root = sqrt(add(mul(mul(y, m), 4.0), mul(square(y), square(m))))
     x = sub(add(div(mul(square(m), y), 2.0), m), mul(root, div(m, 2.0)))

@@ -16,8 +16,8 @@ from fnx.ops.elementwise import convert, ge, lt, max
 from fnx.ops.families import literal
 from fnx.ops.parts import and_, bitcast, nextafter, or_, shift_right_logical
 from fnx.random.arguments import DType, Shape, finfo, float_dtype, parameters
-from fnx.random.keys import Words, key_words
-from fnx.random.stream import random_bits
+from fnx.random.keys import Words, hashed, key_words
+from fnx.random.stream import bits_of
 
 
 def uniform(
@@ -50,9 +50,14 @@ def uniform(
 
 def unit_uniform(words: Words, shape: Shape, dtype: DType) -> Any:
     """Uniform numbers in [0, 1): the multiples of the dtype's epsilon."""
+    return unit_of(hashed(words, shape), dtype)
+
+
+def unit_of(words: Words, dtype: DType) -> Any:
+    """Uniform numbers in [0, 1) from the two words of a stream's elements."""
     info = finfo(dtype)
     width = 8 if info.nmant < 8 else info.bits
-    random = random_bits(words, width, shape)
+    random = bits_of(words, width)
     integer = np.dtype(f"uint{info.bits}")
     random = convert(random, dtype=integer) if width != info.bits else random
     mantissa = shift_right_logical(random, width - info.nmant)

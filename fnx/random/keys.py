@@ -25,12 +25,26 @@ from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshape,
 from fnx.random import reuse
 from fnx.random.arguments import Shape, shape_of
 from fnx.random.counters import counters
+from fnx.records import record
 from fnx.runtime.device_array import beside
 from fnx.tree_nodes import GetAttrKey, register_pytree_with_keys_class
 
 IMPLEMENTATION = "threefry2x32"
 
 Words = tuple[Any, Any]
+
+
+@record
+class KeyDType:
+    """The dtype of keys of one generator; its name is JAX's."""
+
+    name = "key<fry>"
+    itemsize = 8
+
+    impl: str = IMPLEMENTATION
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 @register_pytree_with_keys_class
@@ -71,6 +85,11 @@ class Key:
     def size(self) -> int:
         """The number of keys."""
         return self.words.size // 2
+
+    @property
+    def dtype(self) -> KeyDType:
+        """What tells keys from numbers: `key_dtype()`."""
+        return KeyDType()
 
     def __len__(self) -> int:
         if not self.shape:
@@ -184,6 +203,19 @@ def key_impl(keys: Any) -> str:
     """
     key_data(keys)
     return IMPLEMENTATION
+
+
+def key_dtype(impl: str | KeyDType | None = None) -> KeyDType:
+    """The dtype of the keys of a generator, of which there is one.
+
+    >>> import fnx.runtime.eager
+    >>> key(0).dtype == key_dtype("threefry2x32"), key_dtype()
+    (True, key<fry>)
+    """
+    _check_implementation(
+        "key_dtype", impl.impl if isinstance(impl, KeyDType) else impl
+    )
+    return KeyDType()
 
 
 def clone(key: Any) -> Any:

@@ -41,7 +41,12 @@ def bits(key: Any, shape: Any = (), dtype: Any = None) -> Array:
 
 def random_bits(words: Words, width: int, shape: Shape) -> Any:
     """Bits of a key, given as its two words, in unsigned integers of that width."""
-    high, low = hashed(words, shape)
+    return bits_of(hashed(words, shape), width)
+
+
+def bits_of(words: Words, width: int) -> Any:
+    """Unsigned integers of that width from the two words of a stream's elements."""
+    high, low = words
     dtype = np.dtype(f"uint{width}")
     if width == 64:
         upper = shift_left(convert(high, dtype=dtype), 32)
