@@ -2,7 +2,9 @@
 
 Receives a key and rates or probabilities, gives whole numbers. Small means are counted
 out, event by event; large ones are drawn by transformed rejection. The elements of an
-array share the keys of each round, as in JAX. Next on the walk: `vectors.py`.
+array share the keys of each round, as in JAX, whose numbers these are but for a few of
+10 000 large ones: it accepts by logarithms that cancel in float32, and by a tail of
+Stirling's formula that stays at its value for 9. Next on the walk: `vectors.py`.
 """
 
 from __future__ import annotations
