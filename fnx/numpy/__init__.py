@@ -7,6 +7,9 @@ arrays their operators and methods. The walk begins with `operands.py` (what is 
 with arguments) and ends with `methods.py` (the operators).
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from numpy import get_printoptions, printoptions, set_printoptions
 
 from fnx.core.array import Array as ndarray
@@ -53,7 +56,6 @@ from fnx.numpy.counting import (
     interp,
     isin,
     nonzero,
-    unique,
     where,
 )
 from fnx.numpy.creation import (
@@ -112,6 +114,27 @@ from fnx.numpy.joining import (
     vsplit,
     vstack,
 )
+from fnx.numpy.mapping import (
+    apply_along_axis,
+    bartlett,
+    blackman,
+    choose,
+    compress,
+    extract,
+    fromfunction,
+    hamming,
+    hanning,
+    index_exp,
+    ix_,
+    kaiser,
+    piecewise,
+    put_along_axis,
+    resize,
+    s_,
+    tril_indices_from,
+    triu_indices_from,
+    vectorize,
+)
 from fnx.numpy.mathematics import (
     abs,
     absolute,
@@ -166,6 +189,14 @@ from fnx.numpy.nan_reductions import (
 from fnx.numpy.padding import (
     pad,
 )
+from fnx.numpy.quantiles import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
+)
 from fnx.numpy.reductions import (
     all,
     amax,
@@ -189,10 +220,12 @@ from fnx.numpy.reductions import (
     var,
 )
 from fnx.numpy.scalars import (
+    ComplexWarning,
     bfloat16,
     bool_,
     can_cast,
     cdouble,
+    character,
     complex64,
     complex128,
     complexfloating,
@@ -202,6 +235,7 @@ from fnx.numpy.scalars import (
     e,
     euler_gamma,
     finfo,
+    flexible,
     float16,
     float32,
     float64,
@@ -220,10 +254,12 @@ from fnx.numpy.scalars import (
     isrealobj,
     isscalar,
     issubdtype,
+    iterable,
     nan,
     ndim,
     newaxis,
     number,
+    object_,
     pi,
     promote_types,
     result_type,
@@ -236,35 +272,6 @@ from fnx.numpy.scalars import (
     uint32,
     uint64,
     unsignedinteger,
-)
-from fnx.numpy.sets import (
-    apply_along_axis,
-    bartlett,
-    blackman,
-    choose,
-    compress,
-    extract,
-    frombuffer,
-    fromfunction,
-    hamming,
-    hanning,
-    index_exp,
-    intersect1d,
-    ix_,
-    kaiser,
-    load,
-    piecewise,
-    put_along_axis,
-    resize,
-    s_,
-    save,
-    savez,
-    setdiff1d,
-    setxor1d,
-    tril_indices_from,
-    triu_indices_from,
-    union1d,
-    vectorize,
 )
 from fnx.numpy.shaping import (
     atleast_1d,
@@ -294,12 +301,10 @@ from fnx.numpy.sorting import (
     argsort,
     digitize,
     lexsort,
-    median,
     partition,
-    percentile,
-    quantile,
     searchsorted,
     sort,
+    sort_complex,
 )
 from fnx.numpy.statistics import (
     convolve,
@@ -307,11 +312,8 @@ from fnx.numpy.statistics import (
     correlate,
     cov,
     gradient,
-    histogram,
-    histogram_bin_edges,
     nancumprod,
     nancumsum,
-    polyval,
     trapezoid,
     unwrap,
     vander,
@@ -387,11 +389,90 @@ from fnx.numpy.ufuncs import (
     true_divide,
     trunc,
 )
+from fnx.numpy.unique import (
+    intersect1d,
+    setdiff1d,
+    setxor1d,
+    union1d,
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
+from fnx.numpy.universal import frompyfunc, ufunc
+
+if TYPE_CHECKING:
+    from fnx.numpy.binary import frexp, gcd, lcm, packbits, spacing, unpackbits
+    from fnx.numpy.editing import (
+        apply_over_axes,
+        diag_indices_from,
+        ediff1d,
+        fill_diagonal,
+        mask_indices,
+        place,
+        put,
+        trim_zeros,
+    )
+    from fnx.numpy.files import (
+        array_repr,
+        array_str,
+        frombuffer,
+        fromfile,
+        fromiter,
+        fromstring,
+        load,
+        save,
+        savez,
+    )
+    from fnx.numpy.grid_objects import c_, mgrid, ogrid, r_
+    from fnx.numpy.histograms import (
+        histogram,
+        histogram2d,
+        histogram_bin_edges,
+        histogramdd,
+    )
+    from fnx.numpy.polynomials import (
+        polyadd,
+        polyder,
+        polydiv,
+        polyint,
+        polymul,
+        polysub,
+        polyval,
+    )
 
 bool = bool_
 int_, uint, float_, complex_ = int32, uint32, float32, complex64
 
+# Few programs need these, so `import fnx` does not wait for them.
+_LATE = {
+    "binary": "frexp gcd lcm packbits spacing unpackbits",
+    "editing": """apply_over_axes diag_indices_from ediff1d fill_diagonal mask_indices
+        place put trim_zeros""",
+    "files": """array_repr array_str frombuffer fromfile fromiter fromstring load save
+        savez""",
+    "grid_objects": "c_ mgrid ogrid r_",
+    "histograms": "histogram histogram2d histogram_bin_edges histogramdd",
+    "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
+}
+_HOME = {name: home for home, names in _LATE.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'fnx.numpy' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"fnx.numpy.{_HOME[name]}"), name)
+    globals()[name] = found  # so that the next use does not come here
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
 __all__ = [
+    "ComplexWarning",
     "abs",
     "absolute",
     "acos",
@@ -405,6 +486,7 @@ __all__ = [
     "any",
     "append",
     "apply_along_axis",
+    "apply_over_axes",
     "arange",
     "arccos",
     "arccosh",
@@ -422,7 +504,9 @@ __all__ = [
     "array",
     "array_equal",
     "array_equiv",
+    "array_repr",
     "array_split",
+    "array_str",
     "asarray",
     "asin",
     "asinh",
@@ -452,10 +536,12 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_shapes",
     "broadcast_to",
+    "c_",
     "can_cast",
     "cbrt",
     "cdouble",
     "ceil",
+    "character",
     "choose",
     "clip",
     "column_stack",
@@ -488,6 +574,7 @@ __all__ = [
     "delete",
     "diag",
     "diag_indices",
+    "diag_indices_from",
     "diagflat",
     "diagonal",
     "diff",
@@ -500,6 +587,7 @@ __all__ = [
     "dstack",
     "dtype",
     "e",
+    "ediff1d",
     "einsum",
     "einsum_path",
     "empty",
@@ -513,9 +601,11 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fill_diagonal",
     "finfo",
     "fix",
     "flatnonzero",
+    "flexible",
     "flip",
     "fliplr",
     "flipud",
@@ -530,11 +620,17 @@ __all__ = [
     "fmax",
     "fmin",
     "fmod",
+    "frexp",
     "from_dlpack",
     "frombuffer",
+    "fromfile",
     "fromfunction",
+    "fromiter",
+    "frompyfunc",
+    "fromstring",
     "full",
     "full_like",
+    "gcd",
     "generic",
     "geomspace",
     "get_printoptions",
@@ -545,7 +641,9 @@ __all__ = [
     "hanning",
     "heaviside",
     "histogram",
+    "histogram2d",
     "histogram_bin_edges",
+    "histogramdd",
     "hsplit",
     "hstack",
     "hypot",
@@ -581,9 +679,11 @@ __all__ = [
     "isrealobj",
     "isscalar",
     "issubdtype",
+    "iterable",
     "ix_",
     "kaiser",
     "kron",
+    "lcm",
     "ldexp",
     "left_shift",
     "less",
@@ -603,14 +703,16 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "logspace",
+    "mask_indices",
     "matmul",
-    "matvec",
     "matrix_transpose",
+    "matvec",
     "max",
     "maximum",
     "mean",
     "median",
     "meshgrid",
+    "mgrid",
     "min",
     "minimum",
     "mod",
@@ -625,8 +727,11 @@ __all__ = [
     "nancumsum",
     "nanmax",
     "nanmean",
+    "nanmedian",
     "nanmin",
+    "nanpercentile",
     "nanprod",
+    "nanquantile",
     "nanstd",
     "nansum",
     "nanvar",
@@ -638,15 +743,25 @@ __all__ = [
     "nonzero",
     "not_equal",
     "number",
+    "object_",
+    "ogrid",
     "ones",
     "ones_like",
     "outer",
+    "packbits",
     "pad",
     "partition",
     "percentile",
     "permute_dims",
     "pi",
     "piecewise",
+    "place",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyint",
+    "polymul",
+    "polysub",
     "polyval",
     "positive",
     "pow",
@@ -655,8 +770,10 @@ __all__ = [
     "prod",
     "promote_types",
     "ptp",
+    "put",
     "put_along_axis",
     "quantile",
+    "r_",
     "rad2deg",
     "radians",
     "ravel",
@@ -692,6 +809,8 @@ __all__ = [
     "sinh",
     "size",
     "sort",
+    "sort_complex",
+    "spacing",
     "split",
     "sqrt",
     "square",
@@ -714,11 +833,13 @@ __all__ = [
     "tril",
     "tril_indices",
     "tril_indices_from",
+    "trim_zeros",
     "triu",
     "triu_indices",
     "triu_indices_from",
     "true_divide",
     "trunc",
+    "ufunc",
     "uint",
     "uint16",
     "uint32",
@@ -726,6 +847,11 @@ __all__ = [
     "uint8",
     "union1d",
     "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unpackbits",
     "unravel_index",
     "unsignedinteger",
     "unstack",

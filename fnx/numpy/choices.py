@@ -31,6 +31,7 @@ from fnx.numpy.operands import (
     operands,
     promoted,
     read,
+    refuse,
     typed,
 )
 from fnx.ops import elementwise as ops
@@ -207,13 +208,15 @@ def logical_not(x: ArrayLike, /) -> Array:
     return parts.not_(truth("logical_not", x))
 
 
-def isposinf(x: ArrayLike, /) -> Array:
+def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether x is +inf."""
+    refuse("isposinf", out=out)
     return _equals_infinity("isposinf", x, math.inf)
 
 
-def isneginf(x: ArrayLike, /) -> Array:
+def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether x is -inf."""
+    refuse("isneginf", out=out)
     return _equals_infinity("isneginf", x, -math.inf)
 
 

@@ -1,8 +1,8 @@
-"""Counts and places by value: nonzero, unique, isin, bincount, interp, diff.
+"""Counts and places by value: nonzero, isin, bincount, interp, diff.
 
-Functions whose result has a size that depends on the values (`nonzero`, `unique`) need
-known values, or `size=...`. Receives arrays, gives arrays. Next on the walk:
-`statistics.py`.
+Functions whose result has a size that depends on the values (`nonzero`, `bincount`)
+need known values, or `size=...`. Receives arrays, gives arrays. Next on the walk:
+`unique.py`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import POINTS, points
 from fnx.ops.scatter import scatter_add
 from fnx.ops.shape import full, iota, part_of
+from fnx.ops.sort import sort as in_order
 from fnx.runtime.device_array import beside
 
 
@@ -139,53 +140,18 @@ def _stacked(arrays: Sequence[Array]) -> Array:
     return concatenate(from_rows, 0)
 
 
-def unique(
-    ar: ArrayLike,
-    return_index: bool = False,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    axis: int | None = None,
-    *,
-    equal_nan: bool = True,
-    size: int | None = None,
-    fill_value: Any = None,
-) -> Any:
-    """The different elements, sorted; the values must be known.
-
-    Optionally also the place of the first of each, for each element its place among
-    them, and how often each occurs. `size` cuts the result or fills it up with
-    `fill_value` (by default the smallest element).
-
-    >>> unique(np.array([3, 1, 3])).tolist()
-    [1, 3]
-    """
-    x = as_array("unique", ar)
-    values = _known("unique", x)
-    found = np.unique(values, True, True, True, axis=axis, equal_nan=equal_nan)
-    first, *rest = found
-    dtype = dtypes.default_int()
-    rest = [part.astype(dtype) for part in rest]
-    if size is not None:
-        first = _sized(first, size, axis or 0, fill_value)
-        rest[0] = _sized(rest[0], size, 0, None)
-        rest[2] = _sized(rest[2], size, 0, 0)
-    wanted = [return_index, return_inverse, return_counts]
-    parts = [
-        beside(np.array(part), x) for part, w in zip(rest, wanted, strict=True) if w
-    ]
-    result = beside(np.array(first), x)
-    return (result, *parts) if parts else result
+_FEW = 64  # To compare with so many is quicker than to sort them.
 
 
-def _sized(values: np.ndarray, size: int, axis: int, fill_value: Any) -> np.ndarray:
-    values = np.take(values, range(min(size, values.shape[axis])), axis)
-    missing = size - values.shape[axis]
-    if not missing:
-        return values
-    fill = np.take(values, [0], axis) if fill_value is None else fill_value
-    shape = (*values.shape[:axis], missing, *values.shape[axis + 1 :])
-    filling = np.broadcast_to(np.asarray(fill, values.dtype), shape)
-    return np.concatenate([values, filling], axis)
+def _is_among(x: Array, others: Array) -> Array:
+    """Whether each element is one of the others, which are sorted."""
+    values, dtype, _ = promoted("isin", (x, others))
+    wanted, known = [typed("isin", value, dtype) for value in values]
+    if not known.size:
+        return full(wanted.shape, dtypes.bool_, False)
+    (ordered,) = in_order(known, axis=0, num_keys=1, stable=True)
+    place = smaller(searchsorted(ordered, wanted), known.size - 1)
+    return ufuncs.equal(points(ordered, place), wanted)
 
 
 def isin(
@@ -193,13 +159,28 @@ def isin(
     test_elements: ArrayLike,
     assume_unique: bool = False,
     invert: bool = False,
+    *,
+    method: str = "auto",
 ) -> Array:
-    """Whether each element is one of the others.
+    """Whether each element is one of the others (or none of them, with `invert`).
+
+    `method` is "compare_all", "sort" or "binary_search" (which both need less memory
+    where there are many others), or "auto"; `assume_unique` permits a shortcut that
+    none of them takes.
 
     >>> isin(np.array([1, 2]), np.array([2, 3])).tolist()
     [False, True]
     """
     x, others = as_array("isin", element), ravel(as_array("isin", test_elements, 1))
+    if method not in ("auto", "compare_all", "sort", "binary_search"):
+        raise errors.OptionError(
+            f"isin: method {method!r} is none of auto, compare_all, sort, binary_search"
+        )
+    if method == "auto":
+        method = "compare_all" if others.size <= _FEW else "sort"
+    if method != "compare_all":
+        found = _is_among(x, others)
+        return parts.not_(found) if invert else found
     shape = (*x.shape, others.size)
     wide = broadcast(expand_dims(x, x.ndim), shape)
     found = any(ufuncs.equal(wide, broadcast(others, shape)), -1)

@@ -31,7 +31,7 @@ from fnx.numpy.operands import (
     pair,
     shape_tuple,
 )
-from fnx.ops.arithmetic import add, mul
+from fnx.ops.arithmetic import add, mul, sub
 from fnx.ops.shape import broadcast_in_dim, concatenate, iota, reshape
 from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
@@ -122,8 +122,15 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     return asarray(a, order=order)
 
 
-def astype(x: ArrayLike, dtype: DTypeLike, copy: bool = False) -> Array:
-    """The array converted to a dtype (`None`: the default float).
+def astype(
+    x: ArrayLike,
+    dtype: DTypeLike,
+    /,
+    *,
+    copy: bool = False,
+    device: Device | None = None,
+) -> Array:
+    """The array converted to a dtype (`None`: the default float), on `device` if given.
 
     Floats become integers towards zero, saturating at the ends, NaN gives 0; complex
     ones lose their imaginary part; anything but 0 is True.
@@ -131,12 +138,20 @@ def astype(x: ArrayLike, dtype: DTypeLike, copy: bool = False) -> Array:
     >>> astype(array([1.7, -1.7]), "int8")
     Array([ 1, -1], dtype=int8)
     """
+    if device is not None:
+        make = functools.partial(astype, x, dtype)
+        return made_on(device, "astype", make, new=False)
     wanted = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     return cast(as_array("astype", x), wanted)
 
 
-def from_dlpack(x: Any) -> Array:
+def from_dlpack(
+    x: Any, /, *, device: Device | None = None, copy: bool | None = None
+) -> Array:
     """An array that shares the memory of another library's array, where that is.
+
+    With `copy=True` it has memory of its own; `device` puts it elsewhere, for which
+    `copy=False` raises.
 
     It is committed to its device, if that is a GPU. Nobody may write to the memory
     afterwards. Raises `DeviceError` for an array on a GPU that fnx cannot use.
@@ -144,10 +159,21 @@ def from_dlpack(x: Any) -> Array:
     >>> from_dlpack(np.arange(3, dtype="int32"))
     Array([0, 1, 2], dtype=int32)
     """
+    if device is not None:
+        here: Any = from_dlpack(x)
+        if copy is False and here.devices() != {named(device, "from_dlpack")}:
+            raise errors.OptionError(
+                f"from_dlpack: copy=False, but the array must be copied to {device}"
+            )
+        make = functools.partial(from_dlpack, x, copy=copy)
+        return made_on(device, "from_dlpack", make, new=False)
     if isinstance(x, Array):
         return x
     found = taken(x)
-    return making.from_numpy(np.from_dlpack(x)) if found is None else found
+    if found is not None:
+        return found.copied() if copy else found
+    data = np.from_dlpack(x)
+    return making.own(data) if copy else making.from_numpy(data)
 
 
 def made_on(
@@ -352,10 +378,14 @@ def ones_like(
 
 
 def empty_like(
-    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+    prototype: Any,
+    dtype: DTypeLike = None,
+    shape: Any = None,
+    *,
+    device: Device | None = None,
 ) -> Array:
     """The same as `zeros_like`."""
-    return _alike("empty_like", a, 0, dtype, shape, device)
+    return _alike("empty_like", prototype, 0, dtype, shape, device)
 
 
 def full_like(
@@ -449,6 +479,8 @@ def arange(
     first, last, stride = [*values, 1][:3]
     size = max(0, -int((first - last) // stride))
     counted = iota(shape=(size,), dtype=found, axis=0)
+    if stride < 0 and dtypes.is_unsigned(found):  # which have no negative stride
+        return sub(int(first), mul(counted, -int(stride)))
     if stride != 1:
         counted = mul(counted, int(stride))
     return counted if first == 0 else add(counted, int(first))

@@ -231,12 +231,13 @@ def _is_negative(x: Any) -> Any:
     return bool(x.value < 0)
 
 
-def modf(x: ArrayLike, /) -> tuple[Array, Array]:
+def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of x.
 
     >>> [float(part) for part in modf(-1.5)]
     [-0.5, -1.0]
     """
+    refuse("modf", out=out)
     array = _inexact("modf", x)
     whole = ops.trunc(array)
     rest = select(eq(ufuncs.isinf(array), True), 0, sub(array, whole))

@@ -96,12 +96,13 @@ def nanvar(
     ddof: int = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
 ) -> Array:
-    """The variance of the elements that are not NaN."""
+    """The variance of the elements that are not NaN, around `mean` if it is known."""
     refuse("nanvar", out=out)
     x, there = _without_nan(a, "nanvar", 0)
     there = _narrowed(there, "nanvar", where)
-    return reductions.var(x, axis, dtype, None, ddof, keepdims, where=there)
+    return reductions.var(x, axis, dtype, None, ddof, keepdims, where=there, mean=mean)
 
 
 def nanstd(
@@ -112,9 +113,10 @@ def nanstd(
     ddof: int = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are not NaN."""
-    return root(nanvar(a, axis, dtype, out, ddof, keepdims, where))
+    """The standard deviation of the elements that are not NaN; see `nanvar`."""
+    return root(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 
 def nanmax(

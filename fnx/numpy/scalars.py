@@ -78,6 +78,9 @@ integer, signedinteger, unsignedinteger = (
     np.unsignedinteger,
 )
 floating, complexfloating = np.floating, np.complexfloating
+# No array has one of these dtypes; `issubdtype` takes them.
+flexible, character, object_ = np.flexible, np.character, np.object_
+ComplexWarning = np.exceptions.ComplexWarning
 
 pi = math.pi
 e = math.e
@@ -219,6 +222,15 @@ def isscalar(element: Any) -> bool:
     if isinstance(element, Array | np.ndarray):
         return not element.shape
     return np.isscalar(element)
+
+
+def iterable(y: Any) -> bool:
+    """Whether a value can be iterated over; arrays of rank 0 cannot.
+
+    >>> iterable(np.zeros(2)), iterable(1.0)
+    (True, False)
+    """
+    return bool(y.shape) if isinstance(y, Array) else np.iterable(y)
 
 
 def iscomplexobj(x: Any) -> bool:

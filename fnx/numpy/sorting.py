@@ -1,12 +1,11 @@
-"""Orders: sort, argsort, lexsort, searchsorted, and the quantiles made of them.
+"""Orders: sort, argsort, lexsort, partition, searchsorted.
 
 Receives arrays, gives them in order along an axis, or places in them. NaN comes last.
-Next on the walk: `counting.py`.
+Next on the walk: `quantiles.py`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,21 +18,21 @@ from fnx.numpy.operands import (
     ArrayLike,
     DTypeLike,
     as_array,
-    axes_tuple,
     axis_index,
     broadcast,
     cast,
+    inexact_dtype,
     promoted,
     refuse,
     typed,
 )
-from fnx.numpy.reductions import Axis, any, sum
-from fnx.numpy.shaping import expand_dims, flip, moveaxis, ravel, reshape
+from fnx.numpy.reductions import sum
+from fnx.numpy.shaping import expand_dims, flip, ravel, reshape
 from fnx.numpy.taking import take
 from fnx.ops import parts
 from fnx.ops import sort as sorts
-from fnx.ops.arithmetic import add, mul, select, sub
-from fnx.ops.elementwise import ceil, div, floor, ge, lt
+from fnx.ops.arithmetic import add, select
+from fnx.ops.elementwise import div, ge, lt
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import points
 from fnx.ops.shape import full, iota, part_of
@@ -190,121 +189,36 @@ def _bisected(x: Array, values: Array, passes: Any) -> Array:
     return low
 
 
-def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
-    """The number of the bin that each value lies in; bins ascend or descend."""
+def digitize(
+    x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
+) -> Array:
+    """The number of the bin that each value lies in; bins ascend or descend.
+
+    Bins hold their left edge, or their right one with `right`. `method` is that of
+    `searchsorted`.
+    """
+    how = method or "scan"
     edges = as_array("digitize", bins, 1)
     side = "left" if right else "right"
     if edges.size < 2:
-        return searchsorted(edges, x, side)
+        return searchsorted(edges, x, side, method=how)
     other = "right" if right else "left"
-    down = ufuncs.subtract(edges.size, searchsorted(flip(edges), x, other))
+    up = searchsorted(edges, x, side, method=how)
+    down = searchsorted(flip(edges), x, other, method=how)
     first, last = part_of(edges, 0, 0, 1), part_of(edges, 0, edges.size - 1, edges.size)
     return choose_where(
-        reshape(ge(last, first), ()), searchsorted(edges, x, side), down
+        reshape(ge(last, first), ()), up, ufuncs.subtract(edges.size, down)
     )
 
 
-# ---------------------------------------------------------------- quantiles
-
-
-def median(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    keepdims: bool = False,
-) -> Array:
-    """The middle of the sorted elements, over axes; NaN wins.
+def sort_complex(a: ArrayLike) -> Array:
+    """The elements as complex numbers, sorted by real part, then by imaginary part.
 
     >>> import numpy as np
-    >>> median(np.array([3.0, 1.0, 2.0])).item()
-    2.0
+    >>> sort_complex(np.array([2.0, 1.0])).dtype
+    dtype('complex128')
     """
-    return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
-
-
-def percentile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """As `quantile`, with q in [0, 100]."""
-    # A scalar stays one, so that it is rounded to the dtype of the elements.
-    share: Any = q / 100 if isinstance(q, int | float) else ufuncs.divide(q, 100)
-    return quantile(a, share, axis, out, overwrite_input, method, keepdims)
-
-
-def quantile(
-    a: ArrayLike,
-    q: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    overwrite_input: bool = False,
-    method: str = "linear",
-    keepdims: bool = False,
-) -> Array:
-    """The value below which a share q (in [0, 1]) of the elements lies, over axes.
-
-    Between two elements `method` decides: "linear", "lower", "higher", "midpoint",
-    "nearest". The axes of q come first in the result. NaN wins.
-
-    >>> import numpy as np
-    >>> quantile(np.arange(5.0), 0.25).item()
-    1.0
-    """
-    refuse("quantile", out=out)
-    if method not in _METHODS:
-        names = ", ".join(_METHODS)
-        raise errors.OptionError(f"quantile: method {method!r} is none of {names}")
-    values, dtype, _ = promoted("quantile", (a, q), inexact=True)
-    x, shares = [typed("quantile", value, dtype) for value in values]
-    axes = axes_tuple("quantile", axis, x.ndim)
-    kept = [n for i, n in enumerate(x.shape) if i not in axes]
-    moved = moveaxis(x, axes, list(range(-len(axes), 0))) if axes else expand_dims(x, 0)
-    rows = reshape(moved, (*kept, -1 if x.size else 0))
-    found = _quantiles(rows, shares, method)
-    if not keepdims:
-        return found
-    sizes = [1 if i in axes else n for i, n in enumerate(x.shape)]
-    return reshape(found, (*shares.shape, *sizes))
-
-
-def _quantiles(rows: Array, shares: Array, method: str) -> Array:
-    n = rows.shape[-1]
-    if not n:
-        raise errors.ShapeError("quantile: there are no elements")
-    ordered = sort(rows, -1)
-    flat = reshape(shares, (shares.size,))
-    position = mul(flat, float(n - 1))
-    low, high = floor(position), ceil(position)
-    places = [cast(i, dtypes.int32) for i in (low, high)]
-    below, above = [moveaxis(take(ordered, i, -1, mode="clip"), -1, 0) for i in places]
-    weight = cast(sub(position, low), rows.dtype)
-    weight = broadcast(
-        reshape(weight, (flat.size,) + (1,) * (rows.ndim - 1)), below.shape
-    )
-    found = _METHODS[method](below, above, weight)
-    bad = broadcast(any(ufuncs.isnan(rows), -1), found.shape)
-    found = select(bad, math.nan, found)
-    return reshape(found, (*shares.shape, *rows.shape[:-1]))
-
-
-def _linear(below: Array, above: Array, weight: Array) -> Array:
-    # Equal ends, infinite ones too, have nothing between them.
-    gap = select(ge(below, above), 0, sub(above, below))
-    return add(below, mul(gap, weight))
-
-
-_METHODS: dict[str, Any] = {
-    "linear": _linear,
-    "lower": lambda below, above, weight: below,
-    "higher": lambda below, above, weight: above,
-    "midpoint": lambda below, above, weight: mul(add(below, above), 0.5),
-    "nearest": lambda below, above, weight: select(
-        ufuncs.less_equal(weight, 0.5), below, above
-    ),
-}
+    x = as_array("sort_complex", a)
+    if dtypes.is_complex(x.dtype):
+        return sort(x)
+    return sort(cast(x, dtypes.complex_dtype(inexact_dtype(x.dtype))))

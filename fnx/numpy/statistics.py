@@ -1,11 +1,10 @@
-"""Statistics, integrals and polynomials: histogram, cov, trapezoid, gradient, polyval.
+"""Statistics, integrals and differences: cov, trapezoid, gradient, convolve.
 
-Receives arrays, gives arrays. Next on the walk: `sets.py`.
+Receives arrays, gives arrays. Next on the walk: `unique.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from fnx.core.array import Array
 from fnx.numpy import reductions, ufuncs
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.contractions import contract
-from fnx.numpy.counting import bincount, diff
-from fnx.numpy.creation import array, full
-from fnx.numpy.grids import diagonal, linspace
+from fnx.numpy.counting import diff
+from fnx.numpy.creation import full
+from fnx.numpy.grids import diagonal
 from fnx.numpy.indexing import get
 from fnx.numpy.joining import concatenate, stack
 from fnx.numpy.mathematics import conj, mod, real, root
@@ -26,62 +25,13 @@ from fnx.numpy.operands import (
     DTypeLike,
     as_array,
     axis_index,
+    broadcast,
     cast,
     inexact_dtype,
     typed,
 )
-from fnx.numpy.shaping import atleast_2d, expand_dims, flip, ravel, reshape, transpose
-from fnx.numpy.sorting import searchsorted
+from fnx.numpy.shaping import atleast_2d, expand_dims, flip, reshape, transpose
 from fnx.ops.shape import part_of
-
-
-def histogram(
-    a: ArrayLike,
-    bins: Any = 10,
-    range: Sequence[Any] | None = None,
-    weights: ArrayLike | None = None,
-    density: bool | None = None,
-) -> tuple[Array, Array]:
-    """How many elements lie in each bin (or the sum of their weights), and its edges.
-
-    `bins` is a number of equal bins over `range` (from the smallest to the largest
-    element by default), or the edges. `density` divides so that the integral is 1.
-
-    >>> counts, edges = histogram(np.array([0.0, 1.0, 1.0, 2.0]), 2)
-    >>> counts.tolist(), edges.tolist()
-    ([1.0, 3.0], [0.0, 1.0, 2.0])
-    """
-    x = ravel(a)
-    edges = histogram_bin_edges(x, bins, range)
-    n = edges.size - 1
-    place = searchsorted(edges, x, side="right")
-    # The last bin holds its right edge too; what is outside is not counted.
-    place = choose_where(ufuncs.equal(x, get(edges, -1)), n, place)
-    float_dtype = inexact_dtype(x.dtype)
-    amounts = full(x.shape, 1.0, float_dtype) if weights is None else ravel(weights)
-    counts = get(bincount(place, amounts, length=n + 2), slice(1, n + 1))
-    if density:
-        widths = diff(edges)
-        total = reductions.sum(counts)
-        counts = ufuncs.divide(ufuncs.divide(counts, widths), total)
-    return counts, edges
-
-
-def histogram_bin_edges(
-    a: ArrayLike, bins: Any = 10, range: Sequence[Any] | None = None
-) -> Array:
-    """The edges of the bins that `histogram` uses."""
-    x = ravel(a)
-    x = cast(x, inexact_dtype(x.dtype))
-    if not isinstance(bins, int):
-        return cast(array(bins), x.dtype)
-    if range is None:
-        low, high = reductions.min(x), reductions.max(x)
-    else:
-        low, high = [typed("histogram", end, x.dtype) for end in range]
-    same = ufuncs.equal(low, high)
-    half = choose_where(same, 0.5, 0.0)
-    return linspace(ufuncs.subtract(low, half), ufuncs.add(high, half), bins + 1)
 
 
 def cov(
@@ -90,10 +40,15 @@ def cov(
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    dtype: DTypeLike = None,
 ) -> Array:
     """The covariances of variables, one a row (or a column without `rowvar`).
 
     The sums are divided by the number of observations minus `ddof`: 1, or 0 if `bias`.
+    An observation counts `fweights` times, and `aweights` say how important it is.
+    `dtype` is computed in.
 
     >>> cov(np.array([[1.0, 3.0], [2.0, 6.0]])).tolist()
     [[2.0, 4.0], [4.0, 8.0]]
@@ -101,11 +56,47 @@ def cov(
     x = _variables(m, rowvar)
     if y is not None:
         x = concatenate([x, _variables(y, rowvar)], 0)
-    count = x.shape[1] - (ddof if ddof is not None else int(not bias))
-    gap = ufuncs.subtract(x, reductions.mean(x, 1, keepdims=True))
-    total = contract("cov", gap, conj(gap), ((1,), (1,)))
-    out = ufuncs.divide(total, float(max(count, 0)))
+    if dtype is not None:
+        x = cast(x, dtypes.as_dtype(dtype))
+    missing = ddof if ddof is not None else int(not bias)
+    weights = _observations(x, fweights, aweights)
+    if weights is None:
+        gap = ufuncs.subtract(x, reductions.mean(x, 1, keepdims=True))
+        weighted = gap
+        count: Any = float(max(x.shape[1] - missing, 0))
+    else:
+        total = reductions.sum(weights)
+        mean = ufuncs.divide(reductions.sum(ufuncs.multiply(x, weights), 1), total)
+        gap = ufuncs.subtract(x, expand_dims(mean, 1))
+        weighted = ufuncs.multiply(gap, weights)
+        count = ufuncs.subtract(total, missing)
+        if aweights is not None and missing:
+            squares = ufuncs.multiply(weights, as_array("cov", aweights))
+            lost = ufuncs.divide(reductions.sum(squares), total)
+            count = ufuncs.subtract(total, ufuncs.multiply(missing, lost))
+    sums = contract("cov", weighted, conj(gap), ((1,), (1,)))
+    out = ufuncs.divide(sums, count)
     return reshape(out, ()) if out.shape == (1, 1) else out
+
+
+def _observations(x: Array, fweights: Any, aweights: Any) -> Array | None:
+    """What each observation counts; None if all count 1."""
+    found = None
+    real_dtype = dtypes.real_dtype(x.dtype)
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is None:
+            continue
+        weights = as_array("cov", given)
+        if name == "fweights" and not dtypes.is_integer(weights.dtype):
+            raise errors.DTypeError(f"cov: fweights are integers, got {weights.type}")
+        if weights.shape != x.shape[1:]:
+            raise errors.ShapeError(
+                f"cov: {name} {weights.type} is not one number for each of the "
+                f"{x.shape[1]} observations"
+            )
+        weights = cast(weights, real_dtype)
+        found = weights if found is None else ufuncs.multiply(found, weights)
+    return found
 
 
 def _variables(m: ArrayLike, rowvar: bool) -> Array:
@@ -116,13 +107,18 @@ def _variables(m: ArrayLike, rowvar: bool) -> Array:
     return x if rowvar or x.shape[0] == 1 else transpose(x)
 
 
-def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+def corrcoef(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    dtype: DTypeLike = None,
+) -> Array:
     """The correlations of variables: covariances divided by both deviations.
 
     >>> corrcoef(np.array([[1.0, 3.0], [6.0, 2.0]])).round(3).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    c = cov(x, y, rowvar)
+    c = cov(x, y, rowvar, dtype=dtype)
     if not c.ndim:
         return ufuncs.divide(c, c)
     deviation = root(real(diagonal(c)))
@@ -157,10 +153,14 @@ def trapezoid(
     return reductions.sum(ufuncs.multiply(heights, widths), place)
 
 
-def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
+def gradient(
+    f: ArrayLike, *varargs: Any, axis: Any = None, edge_order: int | None = None
+) -> Any:
     """The slopes of samples along each axis: central, one-sided at the ends.
 
-    Spacings are numbers, one for all axes or one for each.
+    Spacings are numbers, or vectors of coordinates; one for all axes or one for each.
+    At the ends the slope is that of the line through two points, or of the parabola
+    through three with `edge_order=2`.
 
     >>> gradient(np.array([1.0, 4.0, 9.0])).tolist()
     [3.0, 4.0, 5.0]
@@ -176,19 +176,53 @@ def gradient(f: ArrayLike, *varargs: Any, axis: Any = None) -> Any:
         raise errors.ArgumentError(
             f"gradient: {len(spacings)} spacings for {len(places)} axes"
         )
-    slopes = [_slope(x, p, h) for p, h in zip(places, spacings, strict=True)]
+    if edge_order not in (None, 1, 2):
+        raise errors.OptionError(f"gradient: edge_order is 1 or 2, not {edge_order!r}")
+    order = edge_order or 1
+    slopes = [_slope(x, p, h, order) for p, h in zip(places, spacings, strict=True)]
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _slope(x: Array, axis: int, spacing: ArrayLike) -> Array:
+def _slope(x: Array, axis: int, spacing: ArrayLike, order: int) -> Array:
     n = x.shape[axis]
-    if n < 2:
-        raise errors.ShapeError(f"gradient: axis {axis} of {x.type} has no neighbours")
+    if n <= order:
+        raise errors.ShapeError(
+            f"gradient: axis {axis} of {x.type} has no {order + 1} samples"
+        )
     steps = ufuncs.subtract(part_of(x, axis, 1, n), part_of(x, axis, 0, n - 1))
-    first, last = part_of(steps, axis, 0, 1), part_of(steps, axis, n - 2, n - 1)
-    inner = ufuncs.add(part_of(steps, axis, 1, n - 1), part_of(steps, axis, 0, n - 2))
-    rows = [first, ufuncs.multiply(inner, 0.5), last]
-    return ufuncs.divide(concatenate(rows, axis), spacing)
+    widths = _widths(x, axis, spacing)
+    slopes = ufuncs.divide(steps, widths)
+    before, after = part_of(slopes, axis, 0, n - 2), part_of(slopes, axis, 1, n - 1)
+    # The slope at a point: the nearer neighbour counts more.
+    left, right = part_of(widths, axis, 0, n - 2), part_of(widths, axis, 1, n - 1)
+    both = ufuncs.add(left, right)
+    inner = ufuncs.divide(
+        ufuncs.add(ufuncs.multiply(before, right), ufuncs.multiply(after, left)), both
+    )
+    first, last = part_of(slopes, axis, 0, 1), part_of(slopes, axis, n - 2, n - 1)
+    if order == 2:
+        # The slope changes as much on this side of the first step as on the other.
+        change = ufuncs.divide(ufuncs.subtract(after, before), both)
+        bends = part_of(change, axis, 0, 1), part_of(change, axis, n - 3, n - 2)
+        steps_out = part_of(widths, axis, 0, 1), part_of(widths, axis, n - 2, n - 1)
+        first = ufuncs.subtract(first, ufuncs.multiply(bends[0], steps_out[0]))
+        last = ufuncs.add(last, ufuncs.multiply(bends[1], steps_out[1]))
+    return concatenate([first, inner, last], axis)
+
+
+def _widths(x: Array, axis: int, spacing: ArrayLike) -> Array:
+    """The distances of neighbours along an axis, in the dtype of the samples."""
+    n = x.shape[axis]
+    given = typed("gradient", spacing, x.dtype, position=1)
+    shape = tuple([n - 1 if i == axis else 1 for i in range(x.ndim)])
+    if not given.ndim:
+        return broadcast(reshape(given, (1,) * x.ndim), shape)
+    if given.shape != (n,):
+        raise errors.ShapeError(
+            f"gradient: the coordinates {given.type} are not one for each of the {n} "
+            f"samples along axis {axis}"
+        )
+    return reshape(diff(given), shape)
 
 
 def unwrap(
@@ -218,20 +252,7 @@ def unwrap(
     return concatenate([first, moved], place)
 
 
-# ---------------------------------------------------------------- polynomials
-
-
-def polyval(p: ArrayLike, x: ArrayLike) -> Array:
-    """The value at x of the polynomial with coefficients p, highest power first.
-
-    >>> polyval(np.array([1.0, 2.0, 3.0]), 2.0).item()
-    11.0
-    """
-    coefficients = as_array("polyval", p)
-    value: Any = 0
-    for i in range(coefficients.shape[0]):
-        value = ufuncs.add(ufuncs.multiply(value, x), get(coefficients, i))
-    return as_array("polyval", value)
+# ---------------------------------------------------------------- vectors
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
@@ -251,11 +272,19 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return columns if increasing else flip(columns, -1)
 
 
-def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
+def convolve(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:
     """The sums of products of a with v turned round and moved along it.
 
     "full" has all places where they meet, "same" as many as the longer one, "valid"
-    those where they overlap completely.
+    those where they overlap completely. The other options are those of
+    `fnx.lax.dot_general`.
 
     >>> convolve(np.array([1.0, 2.0]), np.array([1.0, 1.0])).tolist()
     [1.0, 3.0, 2.0]
@@ -275,7 +304,9 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     zeros = full((k - 1,), 0, x.dtype)
     padded = concatenate([zeros, x, zeros])
     places = np.arange(full_size)[:, None] + np.arange(k)[None, :]
-    out = contract("convolve", get(padded, places), flip(y), ((1,), (0,)))
+    options = precision, preferred_element_type
+    windows = get(padded, places)
+    out = contract("convolve", windows, flip(y), ((1,), (0,)), ((), ()), *options)
     if mode == "full":
         return out
     if mode == "same":
@@ -284,15 +315,27 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
     return part_of(out, 0, k - 1, n)
 
 
-def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
+def correlate(
+    a: ArrayLike,
+    v: ArrayLike,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: DTypeLike = None,
+) -> Array:
     """The sums of products of a with conj(v) moved along it; modes as in `convolve`.
 
     >>> correlate(np.array([1.0, 2.0]), np.array([1.0, 3.0])).tolist()
     [7.0]
     """
     x, y = as_array("correlate", a), as_array("correlate", v, 1)
-    out = convolve(x, flip(conj(y)), mode)
-    return out
+    return convolve(
+        x,
+        flip(conj(y)),
+        mode,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+    )
 
 
 def nancumsum(

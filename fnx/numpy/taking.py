@@ -19,6 +19,7 @@ from fnx.numpy.indexing import analyse, read_at
 from fnx.numpy.joining import concatenate
 from fnx.numpy.operands import (
     ArrayLike,
+    DTypeLike,
     Shape,
     as_array,
     axis_index,
@@ -29,12 +30,13 @@ from fnx.numpy.operands import (
 )
 from fnx.numpy.reductions import cumsum, sum
 from fnx.numpy.shaping import broadcast_shapes, ravel, reshape
-from fnx.ops.arithmetic import add, select
+from fnx.ops.arithmetic import add, mul, select
 from fnx.ops.elementwise import div, ge, lt, rem
 from fnx.ops.elementwise import max as larger
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.index import take_along
-from fnx.ops.shape import iota
+from fnx.ops.shape import iota, part_of
+from fnx.ops.sort import sort
 from fnx.runtime.array import from_numpy
 
 
@@ -99,11 +101,14 @@ def take_along_axis(
     axis: int | None = -1,
     mode: str | None = None,
     fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> Array:
     """The elements at places of an axis that differ along the others.
 
     `indices` has the rank of the array; other axes are broadcast. What `argsort` and
-    `argmax(keepdims=True)` give fits. Modes as in `take`.
+    `argmax(keepdims=True)` give fits. Modes as in `take`. Negative places count from
+    the end, or are out of range if `wrap_negative_indices` is false.
 
     >>> x = np.array([[3, 1], [2, 4]])
     >>> take_along_axis(x, np.argsort(x, 1), 1).tolist()
@@ -115,8 +120,10 @@ def take_along_axis(
     place = axis_index("take_along_axis", axis, x.ndim)
     x, places = _aligned("take_along_axis", x, places, place)
     n = x.shape[place]
+    wraps = wrap_negative_indices is None or wrap_negative_indices
     if mode is None:
-        mode = "fill" if isinstance(places, Tracer) else _checked(x, places, place)
+        known = not isinstance(places, Tracer)
+        mode = _checked(x, places, place, -n if wraps else 0) if known else "fill"
     if mode not in ("fill", "clip", "promise_in_bounds"):
         raise errors.OptionError(
             f"take_along_axis: mode {mode!r} is none of 'fill', 'clip', "
@@ -126,7 +133,8 @@ def take_along_axis(
         places = cast(
             places, dtypes.promote((places.dtype, False), (dtypes.int32, False))[0]
         )
-        places = select(lt(places, 0), add(places, n), places)
+        if wraps:
+            places = select(lt(places, 0), add(places, n), places)
     return take_along(x, places, place, mode, fill_value)
 
 
@@ -146,10 +154,10 @@ def _without(x: Array, axis: int) -> Shape:
     return x.shape[:axis] + x.shape[axis + 1 :]
 
 
-def _checked(x: Array, places: Array, axis: int) -> str:
+def _checked(x: Array, places: Array, axis: int, least: int) -> str:
     values = np.asarray(places)
     n = x.shape[axis]
-    wrong = values[(values < -n) | (values >= n)]
+    wrong = values[(values < least) | (values >= n)]
     if wrong.size:
         raise errors.IndexOutOfRange(
             f"index {int(wrong.flat[0])} is out of range for axis {axis} with size {n} "
@@ -209,8 +217,16 @@ def _repeated_to(x: Array, counts: Array, axis: int, total: int) -> Array:
     return take(x, smaller(places, builtins.max(counts.size - 1, 0)), axis, mode="clip")
 
 
-def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
-    """The array without the elements at known places (or a slice) of an axis.
+def delete(
+    arr: ArrayLike,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+) -> Array:
+    """The array without the elements at places (or a slice) of an axis.
+
+    Places are known; with `assume_unique_indices` they may be traced, all different.
 
     >>> delete(np.array([1, 2, 3]), 1).tolist()
     [1, 3]
@@ -220,9 +236,23 @@ def delete(arr: ArrayLike, obj: Any, axis: int | None = None) -> Array:
         x, axis = ravel(x), 0
     place = axis_index("delete", axis, x.ndim)
     n = x.shape[place]
+    if assume_unique_indices and isinstance(obj, Tracer):
+        return take(x, _others(ravel(obj), n), place, mode="clip")
     chosen = obj if isinstance(obj, slice) else np.asarray(obj)
     kept = np.delete(np.arange(n, dtype=np.int32), chosen)
     return take(x, from_numpy(kept), place, mode="promise_in_bounds")
+
+
+def _others(places: Array, n: int) -> Array:
+    """The places from 0 to n that are not among some that all differ, in order."""
+    wrapped = select(lt(places, 0), add(places, n), places)
+    everywhere = iota(shape=(n, places.size), dtype=places.dtype, axis=0)
+    alike = ufuncs.equal(everywhere, broadcast(wrapped, (n, places.size)))
+    gone = cast(alike, dtypes.int32)
+    # Those that are gone sort after all others.
+    keys = add(iota(shape=(n,), dtype=dtypes.int32, axis=0), mul(n, sum(gone, 1)))
+    (ordered,) = sort(keys, axis=0, num_keys=1, stable=True)
+    return part_of(ordered, 0, 0, max(n - places.size, 0))
 
 
 def insert(
@@ -256,26 +286,43 @@ def insert(
 
 
 def ravel_multi_index(
-    multi_index: Any, dims: Any, mode: str = "raise", order: str = "C"
+    multi_index: Any,
+    dims: Any,
+    mode: str = "raise",
+    order: str = "C",
+    *,
+    dtype: DTypeLike = None,
 ) -> Array:
-    """Places in several axes as places in the flattened array.
+    """Places in several axes as places in the flattened array, row by row.
 
-    `mode` is "clip", "wrap", or "raise" (which leaves places as they are: they may be
-    traced).
+    `mode` is "clip", "wrap" or "raise", which traced places pass as they are;
+    `order="F"` goes column by column. `dtype` is that of the result.
+
+    >>> ravel_multi_index((np.array([1]), np.array([2])), (3, 4)).tolist()
+    [6]
     """
-    if order != "C" or mode not in ("raise", "clip", "wrap"):
+    if order not in ("C", "F") or mode not in ("raise", "clip", "wrap"):
         raise errors.OptionError(
             f"ravel_multi_index: {mode=} and {order=} do not exist"
         )
     flat: Any = 0
-    for places, n in zip(multi_index, dims, strict=True):
+    axes = list(enumerate(zip(multi_index, dims, strict=True)))
+    for axis, (places, n) in axes if order == "C" else axes[::-1]:
         i = as_array("ravel_multi_index", places)
+        if mode == "raise" and not isinstance(i, Tracer):
+            values = np.asarray(i)
+            wrong = values[(values < 0) | (values >= n)]
+            if wrong.size:
+                raise errors.IndexOutOfRange(
+                    f"ravel_multi_index: {int(wrong.flat[0])} is out of range for axis "
+                    f"{axis} with size {n}"
+                )
         if mode == "clip":
             i = smaller(larger(i, 0), n - 1)
         elif mode == "wrap":
             i = _wrapped(i, n)
         flat = ufuncs.add(ufuncs.multiply(flat, n), i)
-    return flat
+    return flat if dtype is None else cast(flat, dtypes.as_dtype(dtype))
 
 
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:

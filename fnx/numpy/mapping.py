@@ -1,7 +1,7 @@
-"""Sets, windows, files and functions over axes: what is computed by NumPy or `vmap`.
+"""Functions over axes, choices by number, places on a grid, and windows.
 
-Sets need known values, since the size of the result depends on them. Receives arrays,
-gives arrays. Next on the walk: `linalg.py`.
+Receives functions and arrays, gives arrays: functions are mapped by `vmap`, windows
+computed by NumPy. Next on the walk: `linalg.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from fnx.api.vmap import vmap
 from fnx.core.array import Array
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.counting import nonzero
-from fnx.numpy.creation import array
+from fnx.numpy.creation import arange, asarray
 from fnx.numpy.grids import indices, tril_indices, triu_indices
 from fnx.numpy.mathematics import mod
-from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axis_index, cast
+from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axis_index, cast, refuse
+from fnx.numpy.reductions import sum
 from fnx.numpy.shaping import (
     broadcast_arrays,
     broadcast_to,
@@ -28,7 +29,7 @@ from fnx.numpy.shaping import (
     reshape,
 )
 from fnx.numpy.taking import take
-from fnx.numpy.ufuncs import equal
+from fnx.numpy.ufuncs import equal, less, not_equal
 from fnx.numpy.updating import At
 from fnx.runtime.array import from_numpy
 from fnx.runtime.device_array import beside
@@ -37,47 +38,15 @@ s_ = np.s_
 index_exp = np.index_exp
 
 
-def _set_function(name: str, summary: str, example: str) -> Any:
-    """A function of two sets, computed by NumPy from known values."""
-    function = getattr(np, name)
-
-    def compute(ar1: ArrayLike, ar2: ArrayLike) -> Array:
-        sides = [_known(name, x, i) for i, x in enumerate((ar1, ar2))]
-        return beside(np.array(function(*sides)), ar1, ar2)
-
-    compute.__name__ = compute.__qualname__ = name
-    compute.__doc__ = (
-        f"{summary}, sorted; the values must be known.\n\n"
-        f"    >>> {name}(np.array([1, 2]), np.array([2, 3])).tolist()\n"
-        f"    {example}\n    "
-    )
-    return compute
-
-
-def _known(function: str, x: ArrayLike, position: int) -> np.ndarray:
-    try:
-        return np.asarray(as_array(function, x, position))
-    except errors.TracerValueError as error:
-        raise errors.TracerValueError(
-            f"{function}: the size of the result depends on the values: {error}"
-        ) from None
-
-
-union1d = _set_function("union1d", "What is in one of both", "[1, 2, 3]")
-intersect1d = _set_function("intersect1d", "What is in both", "[2]")
-setdiff1d = _set_function("setdiff1d", "What is in the first only", "[1]")
-setxor1d = _set_function("setxor1d", "What is in one only", "[1, 3]")
-
-
-# ---------------------------------------------------------------- windows and files
+# ---------------------------------------------------------------- windows
 
 
 def _window(name: str, summary: str) -> Any:
     """A window of signal processing, of the default float dtype."""
     function = getattr(np, name)
 
-    def make(M: int, *shape: float) -> Array:
-        return beside(function(M, *shape).astype(dtypes.default_float()))
+    def make(M: int) -> Array:
+        return beside(function(M).astype(dtypes.default_float()))
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"The {summary} window of M points."
@@ -88,43 +57,24 @@ bartlett = _window("bartlett", "triangular")
 blackman = _window("blackman", "Blackman")
 hamming = _window("hamming", "Hamming")
 hanning = _window("hanning", "Hann")
-kaiser = _window("kaiser", "Kaiser")
 
 
-def load(file: Any, **options: Any) -> Any:
-    """The array that `save` wrote; of a file with several, NumPy's mapping of them."""
-    found = np.load(file, **options)
-    return array(found) if isinstance(found, np.ndarray) else found
+def kaiser(M: int, beta: ArrayLike) -> Array:
+    """The Kaiser window of M points; a larger beta makes it narrower.
 
-
-def save(file: Any, arr: ArrayLike) -> None:
-    """Writes an array in NumPy's format."""
-    np.save(file, np.asarray(as_array("save", arr)))
-
-
-def savez(file: Any, *arrays: ArrayLike, **named: ArrayLike) -> None:
-    """Writes several arrays into one file in NumPy's format."""
-    rows = [np.asarray(as_array("savez", x, i)) for i, x in enumerate(arrays)]
-    named_rows = {name: np.asarray(as_array("savez", x)) for name, x in named.items()}
-    np.savez(file, *rows, **named_rows)  # type: ignore[arg-type]
-
-
-def frombuffer(
-    buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0
-) -> Array:
-    """The bytes of a buffer as a vector.
-
-    >>> frombuffer(b"abc", "uint8").tolist()
-    [97, 98, 99]
+    >>> kaiser(3, 0.0).tolist()
+    [1.0, 1.0, 1.0]
     """
-    return array(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    width = np.asarray(as_array("kaiser", beta, 1)).item()
+    values = np.kaiser(M, width)
+    return beside(values.astype(dtypes.default_float()))
 
 
 # ---------------------------------------------------------------- functions over axes
 
 
 def apply_along_axis(
-    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **options: Any
+    func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> Any:
     """A function of vectors applied along an axis, by `vmap` over all others.
 
@@ -135,7 +85,7 @@ def apply_along_axis(
     place = axis_index("apply_along_axis", axis, x.ndim)
 
     def function(row: Array) -> Any:
-        return func1d(row, *args, **options)
+        return func1d(row, *args, **kwargs)
 
     for _ in range(x.ndim - 1):
         function = vmap(function)
@@ -150,7 +100,7 @@ def fromfunction(
     shape: Sequence[int],
     *,
     dtype: DTypeLike = float,
-    **kw: Any,
+    **kwargs: Any,
 ) -> Any:
     """A function of index arrays, one for each axis of a shape.
 
@@ -158,7 +108,7 @@ def fromfunction(
     [[0, 1], [1, 2]]
     """
     grids = indices(shape, dtypes.as_dtype(dtype))
-    return function(*[grids[i] for i in range(len(shape))], **kw)  # type: ignore[index]
+    return function(*[grids[i] for i in range(len(shape))], **kwargs)  # type: ignore[index]
 
 
 def piecewise(
@@ -225,22 +175,60 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return result
 
 
-def compress(condition: Any, a: ArrayLike, axis: int | None = None) -> Array:
-    """The slices along an axis where a known condition holds.
+def compress(
+    condition: Any,
+    a: ArrayLike,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+    out: None = None,
+) -> Array:
+    """The slices along an axis where a condition holds; it may be shorter.
+
+    The condition is known, or `size` says how many slices there are; those that are
+    missing are `fill_value`.
 
     >>> compress([True, False, True], np.arange(3)).tolist()
     [0, 2]
     """
+    refuse("compress", out=out)
     x = as_array("compress", a)
-    if axis is None:
-        x, axis = ravel(x), 0
-    kept = np.flatnonzero(np.asarray(condition)).astype(np.int32)
-    return take(x, from_numpy(kept), axis)
+    x, place = (
+        (ravel(x), 0) if axis is None else (x, axis_index("compress", axis, x.ndim))
+    )
+    holds = not_equal(asarray(condition), 0)
+    if holds.ndim != 1:
+        raise errors.ShapeError(f"compress: a vector of truths, got {holds.type}")
+    if holds.size > x.shape[place]:
+        beyond, holds = holds[x.shape[place] :], holds[: x.shape[place]]
+        if size is None and np.asarray(beyond).any():
+            raise errors.IndexOutOfRange(
+                f"compress: the condition holds beyond the end of axis {place} of "
+                f"{x.type}"
+            )
+    (places,) = nonzero(holds, size=size)
+    found = take(x, places, place, mode="clip")
+    if size is None:
+        return found
+    count = sum(holds, dtype=dtypes.default_int())
+    there = reshape(less(arange(size), count), _thin(place, size, x.ndim))
+    return cast(choose_where(there, found, fill_value), x.dtype)
 
 
-def extract(condition: ArrayLike, arr: ArrayLike) -> Array:
-    """The elements where a known condition holds, as a vector."""
-    return compress(np.ravel(_known("extract", condition, 0)), arr)
+def extract(
+    condition: ArrayLike,
+    arr: ArrayLike,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike = 0,
+) -> Array:
+    """The elements where a condition holds, as a vector; see `compress`.
+
+    >>> extract(np.array([True, False, True]), np.arange(3)).tolist()
+    [0, 2]
+    """
+    return compress(ravel(condition), arr, size=size, fill_value=fill_value)
 
 
 def put_along_axis(
@@ -248,27 +236,35 @@ def put_along_axis(
     indices: ArrayLike,
     values: ArrayLike,
     axis: int | None,
-    inplace: bool = False,
+    inplace: bool = True,
+    *,
+    mode: str | None = None,
 ) -> Array:
     """A new array with values at places of an axis that differ along the others.
 
-    NumPy changes its argument instead: `inplace=True` raises.
+    Arrays never change: `inplace=True`, the default as in JAX, raises. `mode` is that
+    of `x.at[...]`.
 
-    >>> put_along_axis(np.zeros((2, 2)), np.array([[1], [0]]), 5, 1).tolist()
+    >>> put_along_axis(
+    ...     np.zeros((2, 2)), np.array([[1], [0]]), 5, 1, inplace=False
+    ... ).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
     if inplace:
-        raise errors.OptionError("put_along_axis: arrays never change; use the result")
+        raise errors.OptionError(
+            "put_along_axis: arrays never change; give inplace=False and use the result"
+        )
     x = as_array("put_along_axis", arr)
     if axis is None:
-        return reshape(put_along_axis(ravel(x), indices, values, 0), x.shape)
+        flat = put_along_axis(ravel(x), indices, values, 0, False, mode=mode)
+        return reshape(flat, x.shape)
     place = axis_index("put_along_axis", axis, x.ndim)
     places = as_array("put_along_axis", indices, 1)
     grid = [
         places if d == place else reshape(from_numpy(np.arange(n)), _thin(d, n, x.ndim))
         for d, n in enumerate(x.shape)
     ]
-    return At(x)[tuple(grid)].set(values)
+    return At(x)[tuple(grid)].set(values, mode=mode)
 
 
 def _thin(axis: int, size: int, ndim: int) -> tuple[int, ...]:
