@@ -14,6 +14,7 @@ from fnx import dtypes, errors, tree
 from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant
+from fnx.lax.tolerance import check_accuracy
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, broadcast, cast, read
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
@@ -48,6 +49,18 @@ def _unary(name: str, op: Any, summary: str, args: str, result: Any) -> Any:
     return _named(function, name, summary, args, result)
 
 
+def _accurate(name: str, op: Any, summary: str, args: str, result: Any) -> Any:
+    """An elementary function, which may be asked how exact it is."""
+
+    def function(x: ArrayLike, *, accuracy: Any = None) -> Array:
+        array = as_array(name, x)
+        if accuracy is not None:
+            check_accuracy(name, accuracy, array.dtype)
+        return op(array)
+
+    return _named(function, name, summary, args, result)
+
+
 def _binary(name: str, op: Any, summary: str, args: str, result: Any) -> Any:
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return op(*operands(name, x, y))
@@ -63,7 +76,6 @@ def _reciprocal(x: Array) -> Array:
 
 add = _binary("add", arithmetic.add, "x + y; integers wrap.", "1, 2", 3)
 sub = _binary("sub", arithmetic.sub, "x - y; integers wrap.", "1, 2", -1)
-mul = _binary("mul", arithmetic.mul, "x * y; integers wrap.", "2, 3", 6)
 div = _binary(
     "div",
     ops.div,
@@ -115,13 +127,30 @@ floor = _unary(
 ceil = _unary(
     "ceil", ops.ceil, "The smallest integer not below x, in the dtype of x.", "1.5", 2.0
 )
-nextafter = _binary(
-    "nextafter",
-    parts.nextafter,
-    "The number beside x in the direction of y.",
-    "1.0, 1.0",
-    1.0,
-)
+
+
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike = None) -> Array:
+    """X * y; integers wrap. With `out_dtype` both are converted first.
+
+    >>> mul(2, 3).item()
+    6
+    """
+    a, b = operands("mul", x, y)
+    if out_dtype is not None:
+        wanted = dtypes.as_dtype(out_dtype)
+        a, b = [cast(as_array("mul", v), wanted) for v in (a, b)]
+    return arithmetic.mul(a, b)
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The number beside x1 in the direction of x2.
+
+    >>> nextafter(1.0, 1.0).item()
+    1.0
+    """
+    return parts.nextafter(*operands("nextafter", x1, x2))
+
+
 # ---------------------------------------------------------------- comparisons
 
 eq = _binary("eq", arithmetic.eq, "Whether x == y.", "1, 2", False)
@@ -132,31 +161,31 @@ gt = _binary("gt", ops.gt, "Whether x > y.", "1, 2", False)
 ge = _binary("ge", ops.ge, "Whether x >= y.", "1, 2", False)
 # ---------------------------------------------------------------- exponentials
 
-exp = _unary("exp", ops.exp, "e to the power x.", "0.0", 1.0)
-exp2 = _unary("exp2", ops.exp2, "2 to the power x.", "3.0", 8.0)
-expm1 = _unary("expm1", ops.expm1, "exp(x) - 1, precise near 0.", "0.0", 0.0)
-log = _unary("log", ops.log, "The natural logarithm.", "1.0", 0.0)
-log1p = _unary("log1p", ops.log1p, "log(1 + x), precise near 0.", "0.0", 0.0)
-sqrt = _unary(
+exp = _accurate("exp", ops.exp, "e to the power x.", "0.0", 1.0)
+exp2 = _accurate("exp2", ops.exp2, "2 to the power x.", "3.0", 8.0)
+expm1 = _accurate("expm1", ops.expm1, "exp(x) - 1, precise near 0.", "0.0", 0.0)
+log = _accurate("log", ops.log, "The natural logarithm.", "1.0", 0.0)
+log1p = _accurate("log1p", ops.log1p, "log(1 + x), precise near 0.", "0.0", 0.0)
+sqrt = _accurate(
     "sqrt", ops.sqrt, "The square root; its gradient at 0 is infinite.", "4.0", 2.0
 )
-rsqrt = _unary("rsqrt", ops.rsqrt, "1 / sqrt(x).", "4.0", 0.5)
-cbrt = _unary("cbrt", ops.cbrt, "The cube root.", "-8.0", -2.0)
-logistic = _unary("logistic", ops.logistic, "1 / (1 + exp(-x)).", "0.0", 0.5)
+rsqrt = _accurate("rsqrt", ops.rsqrt, "1 / sqrt(x).", "4.0", 0.5)
+cbrt = _accurate("cbrt", ops.cbrt, "The cube root.", "-8.0", -2.0)
+logistic = _accurate("logistic", ops.logistic, "1 / (1 + exp(-x)).", "0.0", 0.5)
 erf = _unary("erf", ops.erf, "The error function.", "0.0", 0.0)
 erfc = _unary("erfc", ops.erfc, "1 - erf(x), precise for large x.", "0.0", 1.0)
 erf_inv = _unary("erf_inv", ops.erf_inv, "The inverse of erf on (-1, 1).", "0.0", 0.0)
 # ---------------------------------------------------------------- trigonometry
 
-sin = _unary("sin", ops.sin, "The sine of x in radians.", "0.0", 0.0)
-cos = _unary("cos", ops.cos, "The cosine of x in radians.", "0.0", 1.0)
-tan = _unary("tan", ops.tan, "The tangent of x in radians.", "0.0", 0.0)
+sin = _accurate("sin", ops.sin, "The sine of x in radians.", "0.0", 0.0)
+cos = _accurate("cos", ops.cos, "The cosine of x in radians.", "0.0", 1.0)
+tan = _accurate("tan", ops.tan, "The tangent of x in radians.", "0.0", 0.0)
 asin = _unary("asin", ops.asin, "The inverse of sin on [-1, 1].", "0.0", 0.0)
 acos = _unary("acos", ops.acos, "The inverse of cos on [-1, 1].", "1.0", 0.0)
 atan = _unary("atan", ops.atan, "The inverse of tan.", "0.0", 0.0)
 sinh = _unary("sinh", ops.sinh, "The hyperbolic sine.", "0.0", 0.0)
 cosh = _unary("cosh", ops.cosh, "The hyperbolic cosine.", "0.0", 1.0)
-tanh = _unary("tanh", ops.tanh, "The hyperbolic tangent.", "0.0", 0.0)
+tanh = _accurate("tanh", ops.tanh, "The hyperbolic tangent.", "0.0", 0.0)
 asinh = _unary("asinh", ops.asinh, "The inverse of sinh.", "0.0", 0.0)
 acosh = _unary("acosh", ops.acosh, "The inverse of cosh on [1, inf).", "1.0", 0.0)
 atanh = _unary("atanh", ops.atanh, "The inverse of tanh on (-1, 1).", "0.0", 0.0)

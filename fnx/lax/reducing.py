@@ -6,15 +6,14 @@ Next on the walk: `convolving.py`.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes
 from fnx.core.array import Array
+from fnx.lax.accuracy import PrecisionLike, product
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axes_tuple, axis_index
 from fnx.ops import cumulative, reduce
-from fnx.ops import dot as dots
 from fnx.ops import sort as sorts
 
 
@@ -131,26 +130,20 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
 # ---------------------------------------------------------------- products
 
 
-class Precision(enum.StrEnum):
-    """How exactly float32 products are computed on hardware that has a choice."""
-
-    DEFAULT = "default"
-    HIGH = "high"
-    HIGHEST = "highest"
-
-
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
     dimension_numbers: Any,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
 ) -> Array:
     """Sums of products over axes of both operands.
 
     `dimension_numbers` is ((contracted, contracted), (batch, batch)), pairs of axes.
     The result has the batch axes, then the free axes of the first operand, then those
-    of the second. `preferred_element_type` is the dtype of the result.
+    of the second. `preferred_element_type` is the dtype of the result. `precision` is a
+    `Precision` (or a pair), or a `DotAlgorithm` or one of its presets, which says what
+    operands are rounded to and what is summed in.
 
     >>> import numpy as np
     >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
@@ -158,13 +151,13 @@ def dot_general(
     """
     contract, batch = [(tuple(x), tuple(y)) for x, y in dimension_numbers]
     wanted = preferred_element_type
-    return dots.dot_general(
+    return product(
         as_array("dot_general", lhs),
         as_array("dot_general", rhs, 1),
-        contract=contract,
-        batch=batch,
-        precision=precision,
-        preferred_element_type=None if wanted is None else dtypes.as_dtype(wanted),
+        contract,
+        batch,
+        precision,
+        None if wanted is None else dtypes.as_dtype(wanted),
     )
 
 
@@ -173,7 +166,7 @@ def dot(
     rhs: ArrayLike,
     *,
     dimension_numbers: Any = None,
-    precision: Any = None,
+    precision: PrecisionLike = None,
     preferred_element_type: DTypeLike = None,
 ) -> Array:
     """The product of vectors and matrices, or `dot_general` with dimension numbers."""
@@ -182,7 +175,9 @@ def dot(
     return dot_general(x, y, numbers, precision, preferred_element_type)
 
 
-def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: Any = None) -> Array:
+def batch_matmul(
+    lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
+) -> Array:
     """The matrix product over the last two axes; the leading ones are equal."""
     x, y = as_array("batch_matmul", lhs), as_array("batch_matmul", rhs, 1)
     outer = tuple(range(x.ndim - 2))

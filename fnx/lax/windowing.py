@@ -65,7 +65,7 @@ def reduce_window(
             "Give a scalar for each array."
         )
     arrays = [as_array("reduce_window", x, n) for n, x in enumerate(leaves)]
-    shape = _common_shape(arrays)
+    shape = common_shape("reduce_window", arrays)
     windows = windows_of(
         "reduce_window",
         shape,
@@ -74,9 +74,12 @@ def reduce_window(
         padding,
         {"base_dilation": base_dilation, "window_dilation": window_dilation},
     )
-    values = [_start(x, start) for x, start in zip(arrays, starts, strict=True)]
+    values = [
+        start_of("reduce_window", x, start)
+        for x, start in zip(arrays, starts, strict=True)
+    ]
     if len(arrays) == 1 and tree.structure(0) == structure:
-        name = _known(computation, arrays[0].dtype)
+        name = known(computation, arrays[0].dtype)
         if name is not None:
             return _by_name(name, computation, arrays[0], values[0], windows)
     return _folded(computation, arrays, values, windows, structure)
@@ -120,7 +123,7 @@ _OTHERS: dict[str, Reduction] = {
 }
 
 
-def _known(computation: Callable[..., Any], dtype: np.dtype[Any]) -> str | None:
+def known(computation: Callable[..., Any], dtype: np.dtype[Any]) -> str | None:
     """The operation that a function is, by the program that it makes of two scalars."""
     scalar = ArrayType((), dtype)
     traced = trace(lambda x, y: [computation(x, y)], [scalar, scalar])
@@ -153,6 +156,31 @@ def _by_name(
     if _is(start, neutral):
         return value
     return computation(broadcast_in_dim(start, shape=value.shape, dims=()), value)
+
+
+_ALONG_AXES: dict[str, Reduction] = {
+    **_OTHERS,
+    "add": reduce.reduce_sum,
+    "max": reduce.reduce_max,
+    "min": reduce.reduce_min,
+}
+
+
+def combined(
+    name: str,
+    computation: Callable[..., Any],
+    x: Array,
+    start: Any,
+    axes: tuple[int, ...],
+) -> Array:
+    """The reduction along axes by a primitive, and what the start adds to that."""
+    kept = tuple([n for i, n in enumerate(x.shape) if i not in axes])
+    if not all(x.shape[i] for i in axes):
+        return broadcast_in_dim(start, shape=kept, dims=())
+    value = _ALONG_AXES[name](x, axes=axes)
+    if _is(start, _neutral(name, x.dtype)):
+        return value
+    return computation(broadcast_in_dim(start, shape=kept, dims=()), value)
 
 
 def _neutral(name: str, dtype: np.dtype[Any]) -> Any:
@@ -213,25 +241,26 @@ def _folded(
 # ---------------------------------------------------------------- arguments
 
 
-def _common_shape(arrays: Sequence[Array]) -> tuple[int, ...]:
+def common_shape(function: str, arrays: Sequence[Array]) -> tuple[int, ...]:
+    """The one shape that arrays have."""
     shapes = {x.shape for x in arrays}
     if len(shapes) != 1:
         types = ", ".join([str(x.type) for x in arrays])
         reason = "the arrays must have one shape" if arrays else "there is no array"
-        raise errors.ShapeError(errors.explain(f"reduce_window({types})", reason))
+        raise errors.ShapeError(errors.explain(f"{function}({types})", reason))
     return shapes.pop()
 
 
-def _start(x: Array, start: Any) -> Any:
+def start_of(function: str, x: Array, start: Any) -> Any:
     """The start, a scalar of the array's dtype."""
-    value = read("reduce_window", start, 1)
+    value = read(function, start, 1)
     if not isinstance(value, Array):
-        return typed("reduce_window", value, x.dtype, position=1)
+        return typed(function, value, x.dtype, position=1)
     if value.shape or (value.dtype != x.dtype and not value.type.weak):
-        asked = f"reduce_window({x.type}, {value.type})"
+        asked = f"{function}({x.type}, {value.type})"
         reason = f"init_value must be a scalar of dtype {x.dtype}"
         raise errors.DTypeError(errors.explain(asked, reason, "convert it"))
-    return typed("reduce_window", value, x.dtype)
+    return typed(function, value, x.dtype)
 
 
 def _padded(x: Array, value: Any, windows: Windows) -> Array:

@@ -237,7 +237,8 @@ def intersect1d(
     x, y = _two("intersect1d", ar1, ar2)
     if size is None:
         left, right = [_known("intersect1d", side) for side in (x, y)]
-        found = np.intersect1d(left, right, assume_unique, return_indices)
+        # The stubs know the two values of the option, not a bool.
+        found: Any = np.intersect1d(left, right, assume_unique, return_indices)  # type: ignore[call-overload]
         if not return_indices:
             return beside(np.array(found), x, y)
         values, *places = found
