@@ -3,19 +3,26 @@
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
 `emit.py` prints, matrix products are calls of BLAS, kernels of the user's are calls of
-where they are (never kept on disk), host steps call Python, and end the run when that
-fails (`python.py`). The plans that branches and loops hold are printed in their place.
-Next on the walk: `flow.py`, then `backend.py`.
+where they are (never kept on disk). Host steps are calls of LAPACK, or call Python, and
+end the run when that fails (`python.py`). The plans that branches and loops hold are
+printed in their place. Next on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.flow import BASE, is_tight, looks, loop_places, print_flow
 from fnx.cpu.grain import shares
+from fnx.cpu.lapack_table import (
+    DECLARATIONS,
+    chunk,
+    is_native,
+    matrices,
+    routine_text,
+)
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
 from fnx.cpu.products import product_text, rounds_and_chunk, routine
 from fnx.cpu.python import define
@@ -86,6 +93,7 @@ class Function:
             around.module.add_tight(self.module)
             self.symbols, self.hosts = around.symbols, around.hosts
         self.products: dict[MatmulStep, str] = {}
+        self.routines: dict[Hashable, str] = {}
         self.allocated: list[str] = []
         self.lines: list[str] = []
         self.numbers = 0
@@ -232,6 +240,8 @@ class Driver:
                 if out != source and nbytes:
                     ends = self.pointer(out), self.pointer(source)
                     self.function.copy(*ends, nbytes)
+            case HostStep() if is_native(step):
+                self.lapack(step)
             case HostStep(inputs=inputs, outputs=outputs):
                 places = [x for x in inputs if isinstance(x, Place)]
                 operands = [self.pointer(place) for place in (*places, *outputs)]
@@ -260,7 +270,7 @@ class Driver:
     def flow(self, step: BranchStep | LoopStep) -> None:
         """A branch or a loop; BLAS is told once what its products need."""
         held = [s for plan in held_plans(step) for s in all_steps(plan)]
-        if any(isinstance(s, MatmulStep) for s in held):
+        if any(_calls_blas(s) for s in held):
             self.function.one_blas_thread()
         if isinstance(step, LoopStep) and is_tight(step) and not self.function.is_tight:
             self.tight(step)
@@ -343,6 +353,38 @@ class Driver:
             call = f"@{name}(ptr {operands}, i64 0, i64 {rounds})"
         function.lines.append(f"call void {call}")
 
+    def lapack(self, step: HostStep) -> None:
+        """The matrices of a stack, one after the other; threads share large stacks."""
+        function = self.function
+        function.one_blas_thread()
+        places = [x for x in step.inputs if isinstance(x, Place)]
+        operands = [self.pointer(place) for place in (*places, *step.outputs)]
+        context = function.array(len(operands))
+        for number, pointer in enumerate(operands):
+            function.put(context, number, pointer)
+        name = self.routine(step)
+        count, some = matrices(step), chunk(step)
+        if some < count and has_pool() and has_set_threads():
+            function.external(RUN, "void", "ptr, ptr, i64, i64")
+            call = f"@{RUN}(ptr @{name}, ptr {context}, i64 {count}, i64 {some})"
+        else:
+            call = f"@{name}(ptr {context}, i64 0, i64 {count})"
+        function.lines.append(f"call void {call}")
+
+    def routine(self, step: HostStep) -> str:
+        """The function of a routine of LAPACK; equal ones share it."""
+        function = self.function
+        params = tuple(sorted(step.params.items()))
+        key = step.primitive, params, step.input_types
+        name = function.routines.get(key)
+        if name is None:
+            name = function.routines[key] = f"lapack{len(function.routines)}"
+            for symbol, text in DECLARATIONS.items():
+                function.module.declare(symbol, text)
+            text = routine_text(step, name, self.constant, function.external)
+            function.module.define(text)
+        return name
+
     def product(self, step: MatmulStep) -> str:
         """The function of a product; equal products share one."""
         key = dataclasses.replace(step, out=_ANY, x=_ANY, y=_ANY)
@@ -365,6 +407,12 @@ class Driver:
 
 
 _ANY = Place("any", 0)
+
+
+def _calls_blas(step: Step) -> bool:
+    return isinstance(step, MatmulStep) or (
+        isinstance(step, HostStep) and is_native(step)
+    )
 
 
 def _loaded(name: str, array: str, slot: int) -> list[str]:

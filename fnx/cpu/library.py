@@ -1,7 +1,7 @@
-"""Native libraries that plans call: BLAS, through the function pointers in SciPy.
+"""Native libraries that plans call: BLAS and LAPACK, by the function pointers in SciPy.
 
-SciPy ships a tuned BLAS in its wheel and exports its routines to C; a plan calls them
-like its own kernels. Next on the walk: `driver.py`.
+SciPy ships a tuned library in its wheel and exports its routines to C; a plan calls
+them like its own kernels. Next on the walk: `driver.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ SET_THREADS = "openblas_set_num_threads_local"
 # What a plan calls before its first matrix product and after its last.
 BLAS_BEGIN, BLAS_END = "fnx_blas_begin", "fnx_blas_end"
 
-_BLAS = "scipy.linalg.cython_blas"
+_BLAS, _LAPACK = "scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"
 
 
 @cache
 def blas_address(routine: str) -> int:
-    """The address of a BLAS routine with Fortran's conventions (32-bit integers)."""
-    capsule = _cython_blas().__pyx_capi__[routine]
+    """The address of a routine with Fortran's conventions (32-bit integers).
+
+    It is one of BLAS, or of LAPACK.
+    """
+    capsule = _extension(_BLAS).__pyx_capi__.get(routine)
+    if capsule is None:
+        capsule = _extension(_LAPACK).__pyx_capi__[routine]
     return _pointer()(capsule, _name()(capsule))
 
 
@@ -42,7 +47,7 @@ def has_set_threads() -> bool:
 
 def _set_threads() -> Any:
     # Looking a symbol up in the extension finds those of the libraries it is linked to.
-    return getattr(ctypes.CDLL(_cython_blas().__file__), SET_THREADS, None)
+    return getattr(ctypes.CDLL(_extension(_BLAS).__file__), SET_THREADS, None)
 
 
 def blas_threads_address(name: str) -> int:
@@ -135,17 +140,17 @@ done:
 
 
 @cache
-def _cython_blas() -> ModuleType:
-    """SciPy's extension module alone: its package takes ten times longer to import."""
-    loaded = sys.modules.get(_BLAS)
+def _extension(name: str) -> ModuleType:
+    """An extension module of SciPy's alone: its package takes ten times longer."""
+    loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded
     package = find_spec("scipy")
     folders = (package and package.submodule_search_locations) or ()
     paths = [os.path.join(folder, "linalg") for folder in folders]
-    spec = PathFinder.find_spec(_BLAS, paths)
+    spec = PathFinder.find_spec(name, paths)
     if spec is None or spec.loader is None:
-        raise ImportError(f"SciPy has no {_BLAS}")
+        raise ImportError(f"SciPy has no {name}")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -119,7 +119,7 @@ def with_diagonal(x: Any, w: Any) -> Any:
 
 
 def scaled_columns(x: Any, w: Any) -> Any:
-    """X @ diag(w)."""
+    """The product x @ diag(w)."""
     return mul(x, along_columns(w, x))
 
 

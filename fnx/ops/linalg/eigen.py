@@ -64,9 +64,11 @@ class _Eigh(Stacked):
         options = {"compute_v": int(compute_vectors), "lower": int(not lower)}
 
         def one(a: Any) -> Any:
+            if not np.isfinite(a).all():
+                return None
             w, v, info = syevd(a.T, **options)
-            if info or not np.isfinite(a).all():
-                w, v = np.full_like(w, np.nan), np.full_like(v, np.nan)
+            if info:
+                return None
             return (w, v.conj()) if compute_vectors else (w,)
 
         type = ArrayType(x.shape, x.dtype)
@@ -81,7 +83,7 @@ class _Eigh(Stacked):
         lower: bool,
         compute_vectors: bool,
     ) -> tuple[Any, Any]:
-        """Dw is the diagonal of vᴴ dx v; dv = v X, where X divides by differences."""
+        """Here dw is the diagonal of vᴴ dx v; dv = v X, X divided by differences."""
         (x,), (t,) = primals, tangents
         w, v = self(x, lower=lower, compute_vectors=True)
         inner = product(mH(v), symmetric(t, lower), v)
@@ -136,12 +138,11 @@ class _Eig(Stacked):
 
         def one(a: Any) -> Any:
             if not np.isfinite(a).all():
-                nan = np.full_like(a, np.nan)
-                return (nan[0], *[nan for asked in (left, right) if asked])
+                return None
             *w, vl, vr, info = geev(a, **options)
-            values = w[0] if len(w) == 1 else w[0] + 1j * w[1]
             if info:
-                values = np.full_like(values, np.nan)
+                return None
+            values = w[0] if len(w) == 1 else w[0] + 1j * w[1]
             found = [(vl, left), (vr, right)]
             vectors = [v for v, asked in found if asked]
             if len(w) == 2:
@@ -159,7 +160,7 @@ class _Eig(Stacked):
         left: bool,
         right: bool,
     ) -> tuple[Any, Any]:
-        """Dw is the diagonal of v⁻¹ dx v; dv = v X, kept at its length and phase.
+        """Here dw is the diagonal of v⁻¹ dx v; dv = v X, kept at its length and phase.
 
         Left vectors are right ones of xᴴ, with conjugated eigenvalues.
         """

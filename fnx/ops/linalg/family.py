@@ -128,16 +128,17 @@ def _named(name: str, dtype: Any) -> str:
 
 
 def each(
-    function: Callable[..., Sequence[Any]],
+    function: Callable[..., Sequence[Any] | None],
     arrays: Sequence[Any],
     types: Sequence[ArrayType],
     ndims: Sequence[int] | None = None,
 ) -> tuple[Any, ...]:
     """A function of one matrix applied to every matrix of stacks (NumPy arrays).
 
-    It gives arrays, which are put into stacks of the types. `ndims` are the axes of
-    each operand that are not the stack's. Where an operand or result has no elements,
-    the function is not called, and what is left to fill is 0.
+    It gives arrays, which are put into stacks of the types, or `None` where it has
+    failed: those are NaN. `ndims` are the axes of each operand that are not the
+    stack's. Where an operand has no elements, the function is not called, and what is
+    left to fill is 0.
     """
     outputs = tuple([np.zeros(type.shape, type.dtype) for type in types])
     ndims = ndims or [2] * len(arrays)
@@ -146,9 +147,16 @@ def each(
         return outputs
     for place in np.ndindex(stack):
         values = function(*[x[place] for x in arrays])
+        if values is None:
+            values = [nan(out.dtype) for out in outputs]
         for out, value in zip(outputs, values, strict=True):
             out[place] = value
     return outputs
+
+
+def nan(dtype: Any) -> complex:
+    """NaN in a dtype, in both parts of a complex one."""
+    return complex(np.nan, np.nan) if dtypes.is_complex(dtype) else np.nan
 
 
 def workspace(dtype: Any, size: int) -> dict[str, int]:

@@ -67,7 +67,7 @@ class _Lu(Stacked):
         return outputs
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        """Dl = l strictly_lower(l⁻¹ dx u⁻¹) and du = upper(l⁻¹ dx u⁻¹) u.
+        """Here dl = l strictly_lower(l⁻¹ dx u⁻¹) and du = upper(l⁻¹ dx u⁻¹) u.
 
         Rectangular factors are made square, with those of the unit matrix.
         """
@@ -165,7 +165,7 @@ class _Solve(Stacked):
         def one(a: Any, b: Any) -> Any:
             factors, pivots, info = getrf(a)
             if info:
-                return (np.full_like(b, np.nan),)
+                return None
             return (getrs(factors, pivots, b, trans=int(transpose_a))[0],)
 
         return family.each(one, [a, b], [ArrayType(b.shape, b.dtype)])[0]
@@ -173,7 +173,7 @@ class _Solve(Stacked):
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, transpose_a: bool
     ) -> tuple[Any, Any]:
-        """A dx = db - da x."""
+        """Here a dx = db - da x."""
         (a, b), (da, db) = primals, tangents
         x = self(a, b, transpose_a=transpose_a)
         right = db
@@ -231,7 +231,7 @@ class _FactoredSolve(Stacked):
 
         def one(factors: Any, pivots: Any, b: Any) -> Any:
             if (factors.diagonal() == 0).any():
-                return (np.full_like(b, np.nan),)
+                return None
             return (getrs(factors, pivots, b, trans=int(transpose_a))[0],)
 
         type = ArrayType(b.shape, b.dtype)
@@ -240,7 +240,7 @@ class _FactoredSolve(Stacked):
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, transpose_a: bool
     ) -> tuple[Any, Any]:
-        """A dx = db - da x, by the same factors."""
+        """Here a dx = db - da x, by the same factors."""
         a, factors, pivots, b = primals
         da, _, _, db = tangents
         x = self(a, factors, pivots, b, transpose_a=transpose_a)

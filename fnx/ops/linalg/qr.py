@@ -99,7 +99,7 @@ class _Qr(Stacked):
         pivoting: bool,
         full_matrices: bool,
     ) -> tuple[Any, Any]:
-        """Dq = q X and dr = qᴴ dx - X r, with X skew so that dr is upper triangular.
+        """Here dq = q X and dr = qᴴ dx - X r, with X skew so that dr is triangular.
 
         What dq may be beside the columns of r's rank (of a square q of a tall matrix)
         is chosen as 0: only the space that they span counts.
@@ -341,7 +341,7 @@ class _Ormqr(Stacked):
 
 
 def _from_right(x: Any, y: Any, z: Any, c: Any) -> Any:
-    """X @ y @ z @ c, the last product first."""
+    """The product x @ y @ z @ c, from the right."""
     return matmul(x, matmul(y, matmul(z, c)))
 
 

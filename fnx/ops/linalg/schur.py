@@ -60,12 +60,12 @@ class _Schur(Stacked):
 
         def one(a: Any) -> Any:
             if not np.isfinite(a).all():
-                return [np.nan] * (2 if compute_vectors else 1)
+                return None
             t, *_, z, _, info = gees(
                 _no_order, a, compute_v=int(compute_vectors), sort_t=0, **size
             )
             if info:
-                return [np.nan] * (2 if compute_vectors else 1)
+                return None
             return (t, z) if compute_vectors else (t,)
 
         types = self.infer(ArrayType(x.shape, x.dtype), compute_vectors=compute_vectors)
@@ -78,7 +78,7 @@ class _Schur(Stacked):
         *,
         compute_vectors: bool,
     ) -> tuple[Any, Any]:
-        """Dz = z X and dt = zᴴ dx z + t X - X t, with X skew so that it is upper.
+        """Here dz = z X and dt = zᴴ dx z + t X - X t, with X skew so that it is upper.
 
         X is that of z as the unitary factor of the eigenvectors: z @ r, where r has
         those of t. NaN where t has a 2 by 2 block: no rule is known for those.

@@ -73,10 +73,10 @@ class _Svd(Stacked):
 
         def one(a: Any) -> Any:
             if not np.isfinite(a).all():
-                return [np.nan] * (3 if compute_uv else 1)
+                return None
             u, s, vt, info = gesdd(a.T, **options)
             if info:
-                return [np.nan] * (3 if compute_uv else 1)
+                return None
             return (s, vt.T, u.T) if compute_uv else (s,)
 
         type = ArrayType(x.shape, x.dtype)
@@ -95,7 +95,7 @@ class _Svd(Stacked):
         full_matrices: bool,
         compute_uv: bool,
     ) -> tuple[Any, Any]:
-        """Ds is the diagonal of P = uᴴ dx v; du = u X and dv = v Y, X and Y skew.
+        """Here ds is the diagonal of P = uᴴ dx v; du = u X and dv = v Y, X and Y skew.
 
         With the Hermitian part H of P and its skew part K, X and Y are
         H / (s[j] - s[i]) ± K / (s[i] + s[j]).

@@ -52,12 +52,14 @@ class _Cholesky(Stacked):
 
         def one(a: Any) -> Any:
             upper, info = potrf(a.T, lower=0)
-            return (upper.T if info == 0 else np.tril(np.full_like(a, np.nan)),)
+            return (
+                upper.T if info == 0 else np.tril(np.full_like(a, family.nan(a.dtype))),
+            )
 
         return family.each(one, [x], [ArrayType(x.shape, x.dtype)])[0]
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        """Dl = l Φ(l⁻¹ dx l⁻ᴴ), where Φ halves the diagonal of the lower triangle.
+        """Here dl = l Φ(l⁻¹ dx l⁻ᴴ), where Φ halves the diagonal of the lower triangle.
 
         Source: S. F. Walter, Structured higher-order algorithmic differentiation, 2011.
         """
@@ -234,13 +236,13 @@ class _TridiagonalSolve(Stacked):
             if len(d) == 1:
                 return (b / d[0],)
             *_, x, info = gtsv(dl[1:], d, du[:-1], b)
-            return (x if info == 0 else np.full_like(b, np.nan),)
+            return None if info else (x,)
 
         type = ArrayType(b.shape, b.dtype)
         return family.each(one, [dl, d, du, b], [type], [1, 1, 1, 2])[0]
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        """A dx = db - dA x."""
+        """Here a dx = db - da x."""
         diagonals = primals[:3]
         *moves, db = tangents
         x = self(*primals)
