@@ -1,7 +1,7 @@
-"""`python -m fnx.demo digits`: trains a network and prints what happened.
+"""`python -m fnx.demo digits` or `parallel`: trains, and prints what happened.
 
-Receives options, prints a table; the exit status is 1 where something is missing or an
-option has a wrong value. The last file of the walk.
+Receives options, prints a table; the exit status is 1 where something is missing, an
+option has a wrong value, or a recipe differs from one device. The walk ends here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx.demo import digits, report
+from fnx.demo.parallel import checks
+from fnx.demo.parallel.replicas import on_replicas
 from fnx.errors import OptionError
 
 INSTALL = "python -m pip install scikit-learn tqdm"
@@ -22,6 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo that the command line names."""
     options = _parser().parse_args(arguments)
     try:
+        if options.demo == "parallel":
+            return _parallel(options)
         load_digits, bar = _dependencies()
         print(_digits(options, load_digits, bar), flush=True)
     except BrokenPipeError:  # `--show llvm | head`: nobody reads the rest
@@ -46,6 +50,13 @@ def _digits(options: argparse.Namespace, load_digits: Any, bar: Any) -> str:
     return report.table(run, len(data.test_images))
 
 
+def _parallel(options: argparse.Namespace) -> int:
+    rows = checks.checks(on_replicas, options.steps)
+    text, equal = checks.report(rows, checks.ROUNDING)
+    print(text, flush=True)
+    return 0 if equal else 1
+
+
 def _dependencies() -> tuple[Any, Any]:
     try:
         # lazy: only the demo needs these two packages
@@ -58,16 +69,19 @@ def _dependencies() -> tuple[Any, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fnx.demo", description=__doc__)
-    parser.add_argument(
-        "demo", choices=["digits"], help="a small network learns handwritten digits"
-    )
-    parser.add_argument("--seed", type=_at_least(0), default=0, help="default 0")
-    parser.add_argument("--epochs", type=_at_least(1), default=30, help="default 30")
-    parser.add_argument("--batch", type=_at_least(1), default=64, help="default 64")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.add_argument(
+    demos = parser.add_subparsers(dest="demo", required=True)
+    one = demos.add_parser("digits", help="a small network learns handwritten digits")
+    one.add_argument("--seed", type=_at_least(0), default=0, help="default 0")
+    one.add_argument("--epochs", type=_at_least(1), default=30, help="default 30")
+    one.add_argument("--batch", type=_at_least(1), default=64, help="default 64")
+    one.add_argument("--quiet", action="store_true", help="no progress bar")
+    one.add_argument(
         "--show", choices=report.STAGES, help="print the training step, do not train"
     )
+    many = demos.add_parser(
+        "parallel", help="recipes for many devices learn the same as one device"
+    )
+    many.add_argument("--steps", type=_at_least(1), default=10, help="default 10")
     return parser
 
 
