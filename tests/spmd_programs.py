@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import fnx
 import fnx.numpy as fnp
 from fnx import lax
+from fnx.sharding import PartitionSpec as P
 
 # Each axis of the grid, and both together, divide the rows of a value.
 GRID = {"i": 2, "j": 3}
@@ -291,3 +292,19 @@ def _along(move: Move, x: np.ndarray, axis: Any, seed: int, name: str) -> np.nda
 def on_grid(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of one replica on the grid, by two maps."""
     return fnx.vmap(fnx.vmap(function, axis_name="j"), axis_name="i")
+
+
+def on_devices(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one replica on the grid, each replica on a device of its own."""
+    mesh = fnx.make_mesh(tuple(GRID.values()), tuple(GRID))
+    cut = P("i", "j")
+
+    def one(*parts: Any) -> Any:
+        return function(*[part[0, 0] for part in parts])[None, None]
+
+    return fnx.shard_map(one, mesh=mesh, in_specs=cut, out_specs=cut)
+
+
+def on_a_row(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one replica on the grid: a row of devices, each with a column."""
+    return fnx.pmap(fnx.vmap(function, axis_name="j"), "i")

@@ -10,17 +10,39 @@ import fnx.numpy as fnp
 from fnx import optim, random
 from fnx.demo.__main__ import main
 from fnx.demo.parallel import checks, data, model, pipeline, sequence, tensor
-from fnx.demo.parallel.replicas import on_replicas, spread, together
+from fnx.demo.parallel.replicas import on_devices, on_replicas, spread, together
+
+pytestmark = pytest.mark.multi_device
 
 RNG = np.random.default_rng(0)
 LAYERS = model.init_layers(random.key(0), model.Sizes(), "float64")
 NAMES = list(checks.recipes(model.Sizes(), LAYERS, optim.adam(1e-3)))
 
 
+@pytest.fixture(autouse=True)
+def eight():
+    """Eight CPU devices."""
+    with fnx.config.override(cpu_devices=8):
+        yield
+
+
+def by_pmap(function, axes):
+    """A function of one replica on devices along the only axis."""
+    (name,) = axes
+    return fnx.pmap(function, name)
+
+
+def check(name, run, steps):
+    rows = checks.checks(run, steps, "float64", name)
+    return next(row for row in rows if row.name == name)
+
+
+@pytest.mark.parametrize("run", [on_replicas, on_devices, by_pmap])
 @pytest.mark.parametrize("name", NAMES)
-def test_recipes_learn_as_one_device(name):
-    rows = list(checks.checks(on_replicas, 4, "float64", name))
-    row = next(row for row in rows if row.name == name)
+def test_recipes_learn_as_one_device(name, run):
+    if run is by_pmap and name.startswith("data x"):
+        pytest.skip("pmap has one axis")
+    row = check(name, run, 4)
     assert row.loss_difference < 1e-14
     assert row.layer_difference < 1e-14
     assert row.losses[-1] < 0.9 * row.losses[0]
@@ -29,15 +51,16 @@ def test_recipes_learn_as_one_device(name):
 def test_a_gradient_that_is_not_summed_is_seen(monkeypatch):
     """The check can fail: without the sum of shares, copies learn apart."""
     monkeypatch.setattr(tensor, "summed", lambda grads: grads)
-    (row,) = checks.checks(on_replicas, 2, "float64", "tensor")
+    row = check("tensor", on_replicas, 2)
     assert row.layer_difference > 1e-6
     text, equal = checks.report(iter([row]), 1e-6)
     assert not equal
     assert "DIFFERENT" in text
 
 
-def test_the_command_compares_and_says_so(capsys):
-    assert main(["parallel", "--steps", "2"]) == 0
+@pytest.mark.parametrize("where", ["devices", "one"])
+def test_the_command_compares_and_says_so(where, capsys):
+    assert main(["parallel", "--steps", "2", "--on", where]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + len(NAMES)
     assert all(line.endswith("equal") for line in lines[1:])
@@ -97,9 +120,10 @@ def test_a_layer_is_gathered_where_it_is_used():
 # ---------------------------------------------------------------- pipelines
 
 
+@pytest.mark.parametrize("run", [on_replicas, on_devices])
 @pytest.mark.parametrize("schedule", checks.SCHEDULES.values(), ids=checks.SCHEDULES)
 @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 1), (3, 2), (3, 7), (5, 5)])
-def test_schedules_give_the_gradient(schedule, stages, count):
+def test_schedules_give_the_gradient(schedule, stages, count, run):
     weights = RNG.standard_normal((stages, 3, 3))
     x, y = RNG.standard_normal((2, count, 2, 3))
 
@@ -119,7 +143,7 @@ def test_schedules_give_the_gradient(schedule, stages, count):
         return schedule(stage, error, w, x, y, "stage")
 
     axes = {"stage": stages}
-    found = on_replicas(replica, axes)(
+    found = run(replica, axes)(
         fnp.array(weights), spread(fnp.array(x), axes, {}), spread(y, axes, {})
     )
     value, slope = fnx.value_and_grad(loss)(fnp.array(weights))
@@ -160,9 +184,10 @@ def numpy_attention(query, key, value, causal):
     return np.einsum("bhqk,bkhd->bqhd", weights, value)
 
 
+@pytest.mark.parametrize("run", [on_replicas, on_devices])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("replicas", "positions"), [(1, 5), (3, 1), (4, 3)])
-def test_ring_attention_is_attention(causal, replicas, positions):
+def test_ring_attention_is_attention(causal, replicas, positions, run):
     n = replicas * positions
     blocks = 30 * RNG.standard_normal((3, 2, n, 2, 5))
     axes = {"sequence": replicas}
@@ -171,13 +196,14 @@ def test_ring_attention_is_attention(causal, replicas, positions):
         return sequence.ring_attention(query, key, value, "sequence", causal)
 
     parts = [spread(fnp.array(x), axes, {"sequence": 1}) for x in blocks]
-    found = together(on_replicas(replica, axes)(*parts), axes, {"sequence": 1})
+    found = together(run(replica, axes)(*parts), axes, {"sequence": 1})
     want = numpy_attention(*blocks, causal)
     np.testing.assert_allclose(found, want, 1e-11, 1e-12)
 
 
+@pytest.mark.parametrize("run", [on_replicas, on_devices])
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients_go_round_the_ring(causal):
+def test_gradients_go_round_the_ring(causal, run):
     """Against differences of the attention in NumPy."""
     axes = {"sequence": 3}
     blocks = RNG.standard_normal((3, 1, 6, 1, 2))
@@ -191,7 +217,7 @@ def test_gradients_go_round_the_ring(causal):
         return fnx.grad(share, (0, 1, 2))(query, key, value)
 
     parts = [spread(fnp.array(x), axes, cut) for x in (*blocks, ct)]
-    found = on_replicas(replica, axes)(*parts)
+    found = run(replica, axes)(*parts)
     for which in range(3):
         slope = np.asarray(together(found[which], axes, cut))
         change = RNG.standard_normal(blocks[which].shape)

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import fnx
 from fnx.demo import digits, report
 from fnx.demo.parallel import checks
-from fnx.demo.parallel.replicas import on_replicas
+from fnx.demo.parallel.replicas import on_devices, on_replicas
 from fnx.errors import OptionError
 
 INSTALL = "python -m pip install scikit-learn tqdm"
@@ -51,8 +52,10 @@ def _digits(options: argparse.Namespace, load_digits: Any, bar: Any) -> str:
 
 
 def _parallel(options: argparse.Namespace) -> int:
-    rows = checks.checks(on_replicas, options.steps)
-    text, equal = checks.report(rows, checks.ROUNDING)
+    run = on_devices if options.on == "devices" else on_replicas
+    with fnx.config.override(cpu_devices=max(8, fnx.config.cpu_devices)):
+        rows = checks.checks(run, options.steps)
+        text, equal = checks.report(rows, checks.ROUNDING)
     print(text, flush=True)
     return 0 if equal else 1
 
@@ -82,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
         "parallel", help="recipes for many devices learn the same as one device"
     )
     many.add_argument("--steps", type=_at_least(1), default=10, help="default 10")
+    many.add_argument(
+        "--on",
+        choices=["devices", "one"],
+        default="devices",
+        help="eight devices, or one that has all replicas, by vmap; default devices",
+    )
     return parser
 
 

@@ -1,7 +1,8 @@
 """Arrays for replicas: cut along some axes, copied along others, and put together.
 
 Receives arrays, gives arrays with a leading axis for each named one, on which
-`on_replicas` maps a function of one replica. Next on the walk: `data.py`.
+`on_devices` maps a function of one replica, or on a single device `on_replicas`.
+Next on the walk: `data.py`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,22 @@ def on_replicas(function: Callable[..., Any], axes: Axes) -> Callable[..., Any]:
     for name in reversed(axes):
         function = fnx.vmap(function, axis_name=name)
     return fnx.jit(function)
+
+
+def on_devices(function: Callable[..., Any], axes: Axes) -> Callable[..., Any]:
+    """A function of one replica as one of arrays for all, each on its device."""
+    mesh = fnx.make_mesh(tuple(axes.values()), tuple(axes))
+    member, whole = (0,) * len(axes), (None,) * len(axes)
+
+    def one(*parts: Any) -> Any:
+        found = function(*fnx.tree.map(lambda x: x[member], parts))
+        return fnx.tree.map(lambda x: x[whole], found)
+
+    cut = fnx.sharding.PartitionSpec(*axes)
+    found: Callable[..., Any] = fnx.shard_map(
+        one, mesh=mesh, in_specs=cut, out_specs=cut
+    )
+    return found
 
 
 def spread(x: Any, axes: Axes, cuts: Cuts) -> Any:
