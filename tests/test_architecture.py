@@ -44,7 +44,16 @@ LAYERS: list[set[str]] = [
     {"cpu", "fnx_cuda"},
     {"api"},
     {"numpy", "lax", "scipy", "random", "nn", "debug", "cuda"},
-    {"optim", "implicit", "data", "io", "testing", "demo", "fnx_cuda.check"},
+    {
+        "optim",
+        "implicit",
+        "data",
+        "io",
+        "testing",
+        "demo",
+        "distributed",
+        "fnx_cuda.check",
+    },
 ]
 
 # Parts that see less than all layers below: what each may import besides itself.

@@ -60,7 +60,7 @@ class Cost:
 
 def plan_cost(plan: Plan) -> Cost:
     """The cost of running a plan once."""
-    return _total([Cost(functions=plan.functions), *map(_step_cost, plan.steps)])
+    return _total([Cost(functions=plan.functions), *map(step_cost, plan.steps)])
 
 
 def _total(costs: Iterable[Cost]) -> Cost:
@@ -68,7 +68,8 @@ def _total(costs: Iterable[Cost]) -> Cost:
     return Cost(*map(sum, zip(*rows, strict=True)))
 
 
-def _step_cost(step: Step) -> Cost:
+def step_cost(step: Step) -> Cost:
+    """The cost of running a step once."""
     match step:
         case KernelStep(kernel):
             return kernel_cost(kernel)
@@ -82,7 +83,7 @@ def _step_cost(step: Step) -> Cost:
         case HostStep(input_types=inputs, output_types=outputs):
             return Cost(nbytes=type_bytes([*inputs, *outputs]), host_calls=1)
         case ForeignStep(host=host):
-            return _step_cost(host)
+            return step_cost(host)
         case BranchStep(branches=plans):
             rows = [plan_cost(plan)._values() for plan in plans]  # type: ignore[attr-defined]
             return Cost(*map(max, zip(*rows, strict=True)))

@@ -4,7 +4,7 @@ Passed on from here, so that a backend needs nothing else of the compiler.
 Next on the walk: `fnx.cpu`.
 """
 
-from fnx.compiler.cost import Cost, plan_cost
+from fnx.compiler.cost import Cost, plan_cost, step_cost, type_bytes
 from fnx.compiler.multiply import Products, is_small
 from fnx.compiler.places import Place
 from fnx.compiler.step import (
@@ -59,4 +59,6 @@ __all__ = [
     "is_replica",
     "is_small",
     "plan_cost",
+    "step_cost",
+    "type_bytes",
 ]

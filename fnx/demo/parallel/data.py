@@ -17,6 +17,7 @@ import fnx.numpy as fnp
 from fnx import optim
 from fnx.demo.parallel.model import Layers, apply, block, squared_error
 from fnx.demo.parallel.replicas import spread
+from fnx.distributed import psum_in_buckets
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -29,7 +30,8 @@ def data_parallel(optimizer: optim.GradientTransformation, elements: int) -> Any
 
     def step(layers: Layers, state: Any, x: Any, y: Any) -> Any:
         value, grads = fnx.value_and_grad(share)(layers, x, y)
-        value, grads = fnx.lax.psum((value, grads), "data")
+        # as `psum` would, in one collective for all of them
+        value, grads = psum_in_buckets((value, grads), "data")
         updates, state = optimizer.update(grads, state, layers)
         return optim.apply_updates(layers, updates), state, value
 
