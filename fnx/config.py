@@ -122,7 +122,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "collective_timeout": Option(
         300,
-        "how many seconds a replica waits for the others at a collective",
+        "how many seconds replicas and processes wait for each other at a collective",
         variable="FNX_COLLECTIVE_TIMEOUT",
         values=range(1, 2**20),
     ),

@@ -104,7 +104,13 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 
 class CollectiveError(FnxError, RuntimeError):
-    """Replicas of a program that do not meet: one is missing, or calls another."""
+    """Replicas or processes that should meet do not: one is missing, has failed, or
+    calls something else.
+    """
+
+
+class CheckpointError(FnxError, RuntimeError):
+    """A checkpoint that is torn, damaged, or not of what it is restored to."""
 
 
 class CompileError(FnxError, RuntimeError):

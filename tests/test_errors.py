@@ -34,6 +34,8 @@ BUILTIN = {
     errors.NonFiniteError: FloatingPointError,
     errors.DifferenceError: AssertionError,
     errors.RecompileError: RuntimeError,
+    errors.CollectiveError: RuntimeError,
+    errors.CheckpointError: RuntimeError,
     errors.CompileError: RuntimeError,
     errors.DeviceError: RuntimeError,
     errors.DeviceMemoryError: MemoryError,

@@ -21,6 +21,7 @@ from fnx.runtime import device as where
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, Placement, placed
 from fnx.runtime.device_array import DeviceArray, on_default, put
+from fnx.runtime.processes import processes
 from fnx.runtime.sharding import Sharding, SingleDeviceSharding, sharded
 
 T = TypeVar("T")
@@ -96,23 +97,31 @@ def default_device(device: Device | str | None) -> AbstractContextManager[None]:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process.
+    """The number of this process in its job (`fnx.distributed.initialize`).
 
     >>> import fnx
     >>> fnx.process_index()
     0
     """
-    return devices(backend)[0].process_index
+    _known(backend)
+    return processes().index
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes there are.
+    """How many processes the job has.
 
     >>> import fnx
     >>> fnx.process_count()
     1
     """
-    return len({device.process_index for device in devices(backend)})
+    _known(backend)
+    return processes().count
+
+
+def _known(backend: str | None) -> None:
+    """Raises `OptionError` for what is no backend; they all have the same processes."""
+    if backend is not None:
+        where.devices(backend)
 
 
 @errors.api_boundary

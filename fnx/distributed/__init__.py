@@ -1,9 +1,16 @@
-"""fnx.distributed: many devices as one job, and what a job would cost on more."""
+"""fnx.distributed: several processes, on one machine or many, as one job.
+
+`initialize` connects the processes that `mpiexec`, Slurm or anything else has started;
+how they exchange arrays is in `communicator.py`. `simulate` says what a job would cost
+on more devices than there are. This is what users call; the walk starts at
+`starting.py`.
+"""
 
 from fnx.distributed.buckets import psum_in_buckets
 from fnx.distributed.cluster import Chip, Cluster, Level, dgx_h100
 from fnx.distributed.pipelining import PipelineTime, simulate_pipeline
 from fnx.distributed.simulation import Simulation, simulate
+from fnx.distributed.starting import initialize, is_initialized, shutdown
 
 __all__ = [
     "Chip",
@@ -12,7 +19,10 @@ __all__ = [
     "PipelineTime",
     "Simulation",
     "dgx_h100",
+    "initialize",
+    "is_initialized",
     "psum_in_buckets",
+    "shutdown",
     "simulate",
     "simulate_pipeline",
 ]

@@ -1,0 +1,208 @@
+"""The communicator of processes: collectives made of exchanges of buffers.
+
+Receives a `Channel`; gives the methods of a communicator. A collective is a numbered
+meeting, and large sums are cut: each process folds one piece of all arrays, in the
+order of the ranks, and gets the other pieces from the others. So sums have the same
+bits on every process, and from run to run. Next on the walk: `mpi.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.core.types import ArrayType
+from fnx.distributed.channel import Channel, Meeting, as_bytes
+
+NumPyArray = np.ndarray[Any, Any]
+Pairs = Sequence[tuple[int, int]]
+
+# Arrays of up to this many bytes go to all processes as a whole.
+_SMALL = 16 * 1024
+# Elements that are folded at a time: all operands' stay in the cache.
+_BLOCK = 16 * 1024
+
+_FOLDS = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+class ProcessCommunicator:
+    """One process's hold of the others.
+
+    Arrays are C-contiguous; `out` is written, and is no memory of `x`. Every method
+    raises `CollectiveError` on all processes where one of them calls something else,
+    does not come within `fnx.config.collective_timeout`, or has failed.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.size = channel.size
+        self.rank = channel.rank
+        self._meetings = 0
+        self._scratch = np.empty(0, np.uint8)
+
+    def all_reduce(self, x: NumPyArray, out: NumPyArray, op: str) -> None:
+        """The "sum", "max" or "min" of all processes' arrays.
+
+        Sums are ((x0 + x1) + x2)…; 16-bit floats are summed in float32 and rounded
+        once.
+        """
+        self.all_reduce_rows([x], out, op)
+
+    def all_reduce_rows(
+        self, rows: Sequence[NumPyArray], out: NumPyArray, op: str
+    ) -> None:
+        """The same of several arrays of each process, in the order of the processes."""
+        many = f"{len(rows)} of " if len(rows) > 1 else ""
+        meeting = self._meet(f"all_reduce({many}{_type(out)}, {op})")
+        flat, result = [x.reshape(-1) for x in rows], out.reshape(-1)
+        if out.nbytes <= _SMALL or self.size == 1:
+            cuts = [slice(0, out.size)] * self.size
+        else:
+            ends = [out.size * rank // self.size for rank in range(self.size + 1)]
+            cuts = [slice(*ends) for ends in pairwise(ends)]
+        mine = result[cuts[self.rank]]
+        pieces = [[x[cut] for x in flat] for cut in cuts]
+        fold(self._collect(pieces, meeting), mine, op)
+        if mine.size < result.size:
+            self._distribute(mine, [result[cut] for cut in cuts], meeting)
+
+    def all_gather(self, x: NumPyArray, out: NumPyArray) -> None:
+        """The arrays of all processes as the rows of `out`."""
+        meeting = self._meet(f"all_gather({_type(x)})")
+        out[self.rank] = x
+        self._distribute(x, list(out.reshape(self.size, -1)), meeting)
+
+    def reduce_scatter(self, x: NumPyArray, out: NumPyArray) -> None:
+        """The sum of all processes' rows of this rank's number."""
+        meeting = self._meet(f"reduce_scatter({_type(x)})")
+        pieces = [[row] for row in x.reshape(self.size, -1)]
+        fold(self._collect(pieces, meeting), out.reshape(-1), "sum")
+
+    def all_to_all(self, x: NumPyArray, out: NumPyArray) -> None:
+        """Row i of `out` is row `rank` of process i."""
+        meeting = self._meet(f"all_to_all({_type(x)})")
+        out[self.rank] = x[self.rank]
+        rows, results = x.reshape(self.size, -1), out.reshape(self.size, -1)
+        others = self._others()
+        sends = {r: as_bytes(rows[r]) for r in others}
+        receives = {r: as_bytes(results[r]) for r in others}
+        self.channel.exchange(sends, receives, meeting)
+
+    def permute(self, x: NumPyArray, out: NumPyArray, perm: Pairs) -> None:
+        """The array of the process that sends here; zeros if none does.
+
+        `perm` has (source, destination) pairs.
+        """
+        meeting = self._meet(f"permute({_type(x)}, {tuple(perm)})")
+        to = [d for s, d in perm if s == self.rank]
+        source = [s for s, d in perm if d == self.rank]
+        if not source:
+            out[...] = 0
+        elif source[0] == self.rank:
+            out[...] = x
+        sends = {r: as_bytes(x) for r in to if r != self.rank}
+        receives = {r: as_bytes(out) for r in source if r != self.rank}
+        self.channel.exchange(sends, receives, meeting)
+
+    def broadcast(self, x: NumPyArray, root: int = 0) -> None:
+        """Fills `x` with the root's; pieces go by way of all processes."""
+        meeting = self._meet(f"broadcast({_type(x)}, from {root})")
+        flat = as_bytes(x)
+        ends = [flat.size * rank // self.size for rank in range(self.size + 1)]
+        pieces = [flat[slice(*ends)] for ends in pairwise(ends)]
+        if self.rank == root:
+            self.channel.exchange({r: pieces[r] for r in self._others()}, {}, meeting)
+        else:
+            self.channel.exchange({}, {root: pieces[self.rank]}, meeting)
+        self._distribute(pieces[self.rank], pieces, meeting)
+
+    def barrier(self, name: str = "") -> None:
+        """Waits for all processes to come here; they give the same name."""
+        self._meet(f"barrier({name})")
+
+    def split(self, groups: Sequence[Sequence[int]]) -> ProcessCommunicator:
+        """The communicator of the group of ranks that this one is in."""
+        meeting = self._meet(f"split({[list(group) for group in groups]})")
+        (group,) = [group for group in groups if self.rank in group]
+        return ProcessCommunicator(self.channel.part(list(group), meeting))
+
+    def fail(self, error: BaseException) -> None:
+        """This process comes no more: the others raise, and do not wait for it."""
+        me = self.channel.members[self.rank]
+        self.channel.fail(f"process {me} failed: {type(error).__name__}: {error}")
+
+    # ------------------------------------------------------------ the parts of these
+
+    def _meet(self, what: str) -> Meeting:
+        self._meetings += 1
+        meeting = Meeting(self._meetings, what)
+        self.channel.agree(meeting)
+        return meeting
+
+    def _others(self) -> list[int]:
+        """The other ranks, each process beginning with another one."""
+        return [(self.rank + step) % self.size for step in range(1, self.size)]
+
+    def _collect(
+        self, pieces: Sequence[Sequence[NumPyArray]], meeting: Meeting
+    ) -> list[NumPyArray]:
+        """This rank's piece of each array of each process, in their order.
+
+        `pieces[r]` are those of this process's arrays that rank r collects.
+        """
+        mine = pieces[self.rank]
+        count, size, dtype = len(mine), mine[0].size, mine[0].dtype
+        space = self._space(self.size * count * size * dtype.itemsize)
+        got = space.view(dtype).reshape(self.size, count, size)
+        sends = {
+            r: as_bytes(pieces[r][0] if count == 1 else np.stack(pieces[r]))
+            for r in self._others()
+        }
+        receives = {r: as_bytes(got[r]) for r in self._others()}
+        self.channel.exchange(sends, receives, meeting)
+        rows = [[*got[r]] for r in range(self.size)]
+        rows[self.rank] = list(mine)
+        return [row for of_process in rows for row in of_process]
+
+    def _distribute(
+        self, mine: NumPyArray, results: Sequence[NumPyArray], meeting: Meeting
+    ) -> None:
+        """Gives all processes what this rank has, and fills the rest from them."""
+        sends = dict.fromkeys(self._others(), as_bytes(mine))
+        receives = {r: as_bytes(results[r]) for r in self._others()}
+        self.channel.exchange(sends, receives, meeting)
+
+    def _space(self, nbytes: int) -> NumPyArray:
+        """Scratch memory, kept between calls: fresh pages cost more than the sum."""
+        if self._scratch.size < nbytes:
+            self._scratch = np.empty(nbytes, np.uint8)
+        return self._scratch[:nbytes]
+
+
+def fold(rows: Sequence[NumPyArray], out: NumPyArray, op: str) -> None:
+    """The "sum", "max" or "min" of one-dimensional arrays, in their order.
+
+    16-bit floats are summed in float32 and rounded once; NaN wins every comparison.
+    """
+    function = _FOLDS[op]
+    wide = dtypes.compute_dtype(out.dtype)
+    with np.errstate(all="ignore"):
+        for start in range(0, out.size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            if len(rows) == 1:
+                out[block] = rows[0][block]
+                continue
+            into = out[block] if wide == out.dtype else np.empty(out[block].size, wide)
+            first = rows[0][block].astype(wide, copy=False)
+            for row in rows[1:]:
+                first = function(first, row[block].astype(wide, copy=False), out=into)
+            if into.dtype != out.dtype:
+                out[block] = into
+
+
+def _type(x: NumPyArray) -> ArrayType:
+    return ArrayType(x.shape, x.dtype)

@@ -1,0 +1,166 @@
+"""Jobs of several processes for tests: started by mpiexec, or by hand over TCP.
+
+Receives the text of a program that every process runs; gives what each one reported
+and how it ended. A job that takes longer than its limit is killed, and fails the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.defpath}")
+
+# What every program begins with.
+PROLOGUE = """
+import json, os, signal, sys, time
+import ml_dtypes
+import numpy as np
+import fnx
+import fnx.numpy as fnp
+from fnx.runtime.processes import processes
+
+def report(value):
+    path = os.path.join(os.environ["REPORTS"], f"{fnx.process_index()}.json")
+    with open(path + ".draft", "w") as file:
+        json.dump(value, file)
+    os.replace(path + ".draft", path)  # whoever is killed has reported all or nothing
+
+def caught(function, *args):
+    try:
+        return repr(function(*args))
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+fnx.distributed.initialize(initialization_timeout=60)
+everyone = processes().communicator
+rank, size = fnx.process_index(), fnx.process_count()
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What became of a job: reports by process, exit codes, all that was printed."""
+
+    reports: list[Any]
+    codes: list[int]
+    printed: str
+
+
+def run(
+    kind: str,
+    count: int,
+    program: str,
+    folder: Path,
+    limit: float = 90,
+    **environment: str,
+) -> Job:
+    """Runs a program in `count` processes: `kind` is "mpi" or "tcp"."""
+    reports = folder / f"reports_{kind}_{count}"
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
+    script = folder / "program.py"
+    script.write_text(PROLOGUE + textwrap.dedent(program), encoding="utf-8")
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("PMI", "SLURM"))},
+        "PYTHONPATH": str(ROOT),
+        "REPORTS": str(reports),
+        **environment,
+    }
+    start = _mpi if kind == "mpi" else _tcp
+    with start(count, [sys.executable, str(script)], environment) as started:
+        outputs = [_output(process, limit) for process in started]
+    found = [reports / f"{i}.json" for i in range(count)]
+    return Job(
+        [json.loads(p.read_text()) if p.exists() else None for p in found],
+        [process.returncode for process in started],
+        "".join(outputs),
+    )
+
+
+def _output(process: subprocess.Popen[str], limit: float) -> str:
+    try:
+        return process.communicate(timeout=limit)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        pytest.fail(f"the job hangs:\n{process.communicate()[0]}")
+
+
+@contextmanager
+def _mpi(
+    count: int, command: list[str], environment: dict[str, str]
+) -> Iterator[list[subprocess.Popen[str]]]:
+    if MPIEXEC is None:
+        pytest.skip("mpiexec is not installed: it comes with fnx[mpi]")
+    pytest.importorskip("mpi4py", reason="mpi4py is not installed: fnx[mpi]")
+    with _started([MPIEXEC, "-n", str(count), *command], environment) as process:
+        yield [process]
+
+
+@contextmanager
+def _tcp(
+    count: int, command: list[str], environment: dict[str, str]
+) -> Iterator[list[subprocess.Popen[str]]]:
+    common = {
+        "FNX_COORDINATOR": f"127.0.0.1:{free_port()}",
+        "FNX_NUM_PROCESSES": str(count),
+    }
+    processes = []
+    try:
+        for i in range(count):
+            own = {**environment, **common, "FNX_PROCESS_ID": str(i)}
+            processes.append(_start(command, own))
+        yield processes
+    finally:
+        for process in processes:
+            _end(process)
+
+
+@contextmanager
+def _started(
+    command: list[str], environment: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    process = _start(command, environment)
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # so that a job is killed with all of its processes
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
