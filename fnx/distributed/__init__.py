@@ -9,8 +9,16 @@ on more devices than there are. This is what users call; the walk starts at
 from fnx.distributed.buckets import psum_in_buckets
 from fnx.distributed.cluster import Chip, Cluster, Level, dgx_h100
 from fnx.distributed.pipelining import PipelineTime, simulate_pipeline
+from fnx.distributed.sampling import Sampler, shard_of
 from fnx.distributed.simulation import Simulation, simulate
 from fnx.distributed.starting import initialize, is_initialized, shutdown
+from fnx.distributed.values import (
+    assert_equal,
+    barrier,
+    broadcast_one_to_all,
+    process_allgather,
+    sync_global_devices,
+)
 
 __all__ = [
     "Chip",
@@ -25,4 +33,11 @@ __all__ = [
     "shutdown",
     "simulate",
     "simulate_pipeline",
+    "Sampler",
+    "assert_equal",
+    "barrier",
+    "broadcast_one_to_all",
+    "process_allgather",
+    "shard_of",
+    "sync_global_devices",
 ]
