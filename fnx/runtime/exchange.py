@@ -50,7 +50,7 @@ class Exchange:
         self._round = _Round(size)
         self._number = 0
         self._error: BaseException | None = None
-        self._gone: set[int] = set()
+        self._gone: dict[int, BaseException | None] = {}
         self._groups: dict[Any, Exchange] = {}
         # Closed while their ranks wait.
         self._gates = [threading.Lock() for _ in range(size)]
@@ -78,15 +78,13 @@ class Exchange:
         elif not self._gates[rank].acquire(timeout=config.collective_timeout):
             self._late(rank, here, number, what)
         if here.error is not None:
-            raise _again(here.error)
+            raise here.error if last else _again(here.error)
         return here.given
 
     def leave(self, rank: int, error: BaseException | None = None) -> None:
         """This rank comes no more, because of an error or because it has ended."""
         with self._lock:
-            self._gone.add(rank)
-            if error is not None and self._error is None:
-                self._error = error
+            self._gone[rank] = error
             here = self._round
             if here.count and here.error is None:
                 here.error = self._missing(here)
@@ -149,17 +147,30 @@ class Exchange:
             raise self._missing(here)
 
     def _missing(self, here: _Round) -> Exception:
-        """The error for ranks that wait for others which are gone."""
-        if self._error is not None and not isinstance(self._error, Exception):
-            return errors.CollectiveError("the other replicas were stopped")
+        """The error for ranks that wait for others which are gone.
+
+        Those that are gone because of another one are not to blame.
+        """
+        if self._error is not None:
+            return _again(self._error)
         what = next(what for what in here.whats if what is not None)
-        gone = ", ".join(map(str, sorted(self._gone))) or "another one"
-        reason = "has failed" if self._error is not None else "has ended without it"
+        ended = [rank for rank, error in self._gone.items() if error is None]
+        failed = [
+            rank
+            for rank, error in self._gone.items()
+            if error is not None and not isinstance(error, errors.CollectiveError)
+        ]
+        if failed:
+            reason = f"replica {_listed(failed)} has failed"
+        elif ended:
+            reason = f"replica {_listed(ended)} has ended without it"
+        else:
+            reason = "the replicas did not meet before"
         return errors.CollectiveError(
             errors.explain(
                 f"collective {self._number} along the axis {self.name!r}, "
                 f"{shown(what)}",
-                f"replica {gone} {reason}",
+                reason,
                 "have all replicas take the same branches, and the same number of "
                 "rounds, around collectives",
             )
@@ -181,7 +192,7 @@ class Exchange:
         return errors.CollectiveError(
             errors.explain(
                 f"collective {number} along the axis {self.name!r}, {shown(what)}",
-                f"replica {', '.join(map(str, missing))} has not come within "
+                f"replica {_listed(missing)} has not come within "
                 f"{config.collective_timeout} s",
                 "see what it does; fnx.config.collective_timeout is how long the "
                 "others wait",
@@ -189,11 +200,15 @@ class Exchange:
         )
 
 
-def _again(error: BaseException) -> BaseException:
-    """An error that several threads raise: each its own, with the traceback of one."""
+def _again(error: BaseException) -> Exception:
+    """The error of one thread for another one, which has its own traceback."""
     if isinstance(error, errors.CollectiveError):
         return errors.CollectiveError(*error.args)
-    return error
+    return errors.CollectiveError(f"another replica failed: {error!r}")
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
 
 
 def shown(what: What | None) -> str:
