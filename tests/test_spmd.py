@@ -12,17 +12,22 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
+from fnx.control import spmd
 from fnx.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from fnx.sharding import PartitionSpec as P
 
 pytestmark = pytest.mark.multi_device
 
 
-@pytest.fixture(autouse=True)
-def eight():
-    """Eight CPU devices."""
+@pytest.fixture(autouse=True, params=["threads", "small ones as one"])
+def eight(request, monkeypatch):
+    """Eight CPU devices; small programs may run in one thread for all of them."""
+    if request.param == "threads":
+        monkeypatch.setattr(spmd, "SMALL", -1)
+    fnx.clear_caches()
     with fnx.config.override(cpu_devices=8):
         yield
+    fnx.clear_caches()
 
 
 def random(*shape, dtype="float32", seed=0):

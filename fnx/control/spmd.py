@@ -20,7 +20,7 @@ from fnx.control.call import Parts, chosen, spread, with_outputs
 from fnx.control.held import equation_like, new_vars, others
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Atom, Program, Var
+from fnx.core.program import Atom, Program, Var, sub_programs
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import evaluate
@@ -111,6 +111,18 @@ class _Spmd(Primitive):
             super().write(outputs, *arrays, **params)
         else:
             runner(outputs, arrays, **params)
+
+    def body(
+        self,
+        *,
+        program: Program,
+        axes: Axes,
+        ins: Specs,
+        outs: Specs,
+        devices: tuple[str, ...],
+    ) -> Program | None:
+        """The replicas as one program, where that takes less than waking threads."""
+        return as_one(program, axes, ins, outs) if is_small(program, axes) else None
 
     def pruned(self, eqn: Any, used: Sequence[bool]) -> Any:
         """The program without the outputs, and the inputs, that nobody needs."""
@@ -339,6 +351,32 @@ def _first(x: Any, axis: int) -> Any:
     """The first member along an axis, which goes."""
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
     return reshape(part_of(x, axis, 0, 1), shape=shape)
+
+
+SMALL = 20_000
+"""So many elements are computed by one thread while others wake up."""
+
+
+@cached
+def is_small(program: Program, axes: Axes) -> bool:
+    """Whether all replicas together take less than waking a thread for each.
+
+    Only what has no loops and branches: in those replicas may differ.
+    """
+    count = size_of([name for name, _ in axes], axes)
+    work = 0
+    for eqn in program.eqns:
+        body = eqn.primitive.body(**eqn.params)
+        held = eqn.primitive.personal or any(sub_programs(eqn))
+        if eqn.effect or (held and body is None):
+            return False
+        types = [atom.type for atom in eqn.inputs]
+        product = eqn.primitive.product(types, eqn.params)
+        sizes = [type.size for type in (*types, *[out.type for out in eqn.outputs])]
+        work += math.prod(product[2]) if product else max(sizes, default=0)
+        if body is not None and not is_small(body, axes):
+            return False
+    return work * count <= SMALL
 
 
 # ---------------------------------------------------------------- derivatives

@@ -99,9 +99,7 @@ def _llvm_helper(e: scalar_llvm.Emitter, routine: Routine) -> str:
     return name
 
 
-def _llvm_function(
-    e: scalar_llvm.Emitter, routine: Routine
-) -> tuple[str, list[str]]:
+def _llvm_function(e: scalar_llvm.Emitter, routine: Routine) -> tuple[str, list[str]]:
     """Prints the body; gives the function's head and the memory that it allocates."""
     names = {cell: f"%x{n}" for n, cell in enumerate(routine.inputs)}
     printer = _LLVM(e, names)
@@ -310,9 +308,7 @@ class _CUDA:
         values = [c.constant(value, dtypes.float64) for value in lookup.table]
         head = f"__device__ static const double {name}[{len(values)}]"
         c.helper(name, f"{head} = {{{', '.join(values)}}};\n")
-        self.declare(
-            lookup.result, f"{name}[(int){self.use(lookup.index)}]", "const "
-        )
+        self.declare(lookup.result, f"{name}[(int){self.use(lookup.index)}]", "const ")
 
     def branch(self, branch: Branch) -> None:
         """Print an if; both blocks assign to the results."""

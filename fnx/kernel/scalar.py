@@ -304,14 +304,18 @@ add_row(
 )
 
 # tests: comparisons are false if an operand is NaN, but for `ne`
-add_row("eq", 2, BOOL + NUMBERS, np.equal, llvm.compare("eq"), cuda.compare("=="), _bool)
+add_row(
+    "eq", 2, BOOL + NUMBERS, np.equal, llvm.compare("eq"), cuda.compare("=="), _bool
+)
 add_row(
     "ne", 2, BOOL + NUMBERS, np.not_equal, llvm.compare("ne"), cuda.compare("!="), _bool
 )
 add_row("lt", 2, NUMBERS, np.less, llvm.compare("lt"), cuda.compare("<"), _bool)
 add_row("le", 2, NUMBERS, np.less_equal, llvm.compare("le"), cuda.compare("<="), _bool)
 add_row("gt", 2, NUMBERS, np.greater, llvm.compare("gt"), cuda.compare(">"), _bool)
-add_row("ge", 2, NUMBERS, np.greater_equal, llvm.compare("ge"), cuda.compare(">="), _bool)
+add_row(
+    "ge", 2, NUMBERS, np.greater_equal, llvm.compare("ge"), cuda.compare(">="), _bool
+)
 add_row("is_finite", 1, FLOATS, np.isfinite, llvm.is_finite, cuda.is_finite, _bool)
 
 # choosing and reinterpreting: the only ops on 16-bit floats

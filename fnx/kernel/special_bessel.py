@@ -110,4 +110,3 @@ def bessel_moment(x: Value, m: Value) -> Value:
         return branch(a.equals(math.inf), lambda: a.like(0.0), far)
 
     return branch(a <= _FAR, near, infinite)
-

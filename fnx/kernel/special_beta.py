@@ -69,9 +69,7 @@ def _log_slope(a: Value, b: Value, x: Value, y: Value) -> Value:
         log = select(abs(u) < 0.5, u.op("log1p"), (x / a * (a + b)).op("log"))
         return log + (log_minus_digamma(a) - log_minus_digamma(a + b))
 
-    return branch(
-        a >= LARGE, large, lambda: _log(x, y) + digamma_difference(a, b)
-    )
+    return branch(a >= LARGE, large, lambda: _log(x, y) + digamma_difference(a, b))
 
 
 def _bend(total: Value, part: Value | None) -> Value:

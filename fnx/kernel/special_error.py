@@ -73,9 +73,7 @@ def erfcx_moment(x: Value, n: Value) -> Value:
     def zero() -> Value:
         return x.like(0.0)
 
-    return branch(
-        x >= 0.0, lambda: branch(x < math.inf, integral, zero), recurrence
-    )
+    return branch(x >= 0.0, lambda: branch(x < math.inf, integral, zero), recurrence)
 
 
 def bell(x: Value) -> Value:
@@ -136,7 +134,9 @@ def dawsn_derivative(x: Value, n: Value) -> Value:
     def near() -> Value:
         square = a * a
 
-        def term(k: Value, power: Value, total: Value) -> tuple[tuple[Value, ...], Value]:
+        def term(
+            k: Value, power: Value, total: Value
+        ) -> tuple[tuple[Value, ...], Value]:
             power = power * (square / k)
             part = power / (2.0 * k + 1.0)
             total = total + part
@@ -170,7 +170,9 @@ def dawsn_derivative(x: Value, n: Value) -> Value:
 
         first = repeat((a.like(0.0), 0.5 * inverse), start, 200)[1]
 
-        def step(k: Value, term: Value, total: Value) -> tuple[tuple[Value, ...], Value]:
+        def step(
+            k: Value, term: Value, total: Value
+        ) -> tuple[tuple[Value, ...], Value]:
             odd = 2.0 * k - 1.0
             grown = (odd + n) * (odd + n + 1.0) / (odd * (odd + 1.0))
             term = term * (0.5 * odd * inverse * inverse) * grown

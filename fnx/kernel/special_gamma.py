@@ -170,9 +170,7 @@ def _derivative_over_density(a: Value, x: Value, order: int) -> Value:
         factors = _powers(a.like(1.0), slope, bend, order)
         return _leibniz(factors, tuple(inner)) * x.op("exp") / a
 
-    return branch(
-        _is_small(a, x), of_series, lambda: branch(x < a, of_lower, of_upper)
-    )
+    return branch(_is_small(a, x), of_series, lambda: branch(x < a, of_lower, of_upper))
 
 
 def _density_factors(a: Value, x: Value, order: int) -> Values:
@@ -203,9 +201,7 @@ def _lower_and_upper(a: Value, x: Value) -> tuple[Value, Value]:
         return p, 1.0 - p
 
     def by_upper() -> tuple[Value, Value]:
-        integral = branch(
-            moderate, lambda: _fraction(a, x), lambda: _upper(a, x, 0)[0]
-        )
+        integral = branch(moderate, lambda: _fraction(a, x), lambda: _upper(a, x, 0)[0])
         q = gamma_density(a, x) * integral
         return 1.0 - q, q
 

@@ -48,7 +48,9 @@ def expn(n: Value, x: Value) -> Value:
         def integrand(t: Value) -> Values:
             return (fma(-x, t, -n * t.op("log1p")).op("exp"),)
 
-        return tail_integrals(1.0 / (x + 0.125 * n), integrand, 1, 0.1)[0] * (-x).op("exp")
+        return tail_integrals(1.0 / (x + 0.125 * n), integrand, 1, 0.1)[0] * (-x).op(
+            "exp"
+        )
 
     def positive() -> Value:
         near = (x < 1.0) & (n < 1000.0)
@@ -93,9 +95,7 @@ def expi(x: Value) -> Value:
         # Ei(r + d) from its root: the integral of exp(t) / t from r, as log(t) and more
         d = (x - _EI_ROOT) - _EI_ROOT_LOW
 
-        def step(
-            k: Value, p: Value, q: Value, total: Value
-        ) -> tuple[Values, Value]:
+        def step(k: Value, p: Value, q: Value, total: Value) -> tuple[Values, Value]:
             # (x^k - r^k) / (k k!), the difference with all its digits
             p, q = fma(p, x, d * q), q * _EI_ROOT
             return (k + 1.0, p / k, q / k, total + p / (k * k)), k < 25.0
@@ -136,7 +136,14 @@ def _complex_fraction(t: Value) -> tuple[Value, Value]:
     """The continued fraction of E_1(it) exp(it): 1/(1+it - 1/(3+it - 4/(5+it - …)))."""
 
     def step(
-        i: Value, br: Value, cr: Value, ci: Value, dr: Value, di: Value, hr: Value, hi: Value
+        i: Value,
+        br: Value,
+        cr: Value,
+        ci: Value,
+        dr: Value,
+        di: Value,
+        hr: Value,
+        hi: Value,
     ) -> tuple[Values, Value]:
         top = -i * i
         br = br + 2.0
@@ -210,7 +217,14 @@ def _fresnel_far(a: Value) -> tuple[Value, Value]:
     square = a * a * (math.pi / 2)
 
     def step(
-        i: Value, br: Value, cr: Value, ci: Value, dr: Value, di: Value, hr: Value, hi: Value
+        i: Value,
+        br: Value,
+        cr: Value,
+        ci: Value,
+        dr: Value,
+        di: Value,
+        hr: Value,
+        hi: Value,
     ) -> tuple[Values, Value]:
         # 2z^2 + 1 - 1*2/(2z^2 + 5 - 3*4/(2z^2 + 9 - …))
         top = -(2.0 * i - 1.0) * (2.0 * i)

@@ -35,8 +35,10 @@ from fnx.ops.groups import (
     rearranged,
 )
 from fnx.ops.reduce import (
+    reduce_and,
     reduce_max,
     reduce_min,
+    reduce_or,
     reduce_sum,
     winners,
     zero_or_one,
@@ -213,10 +215,22 @@ class _Extreme(_Collective):
 
     linear = False
 
-    def __init__(self, name: str, op: str, reduce: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        op: str,
+        numbers: Callable[..., Any],
+        booleans: Callable[..., Any],
+    ) -> None:
         super().__init__(name)
         self.op = op
-        self.reduce = reduce
+        self.numbers = numbers
+        self.booleans = booleans
+
+    def reduce(self, x: Any, *, axes: tuple[int, ...]) -> Any:
+        """The extreme along axes of an array; of booleans "or" and "and"."""
+        fold = self.booleans if dtypes.is_bool(x.dtype) else self.numbers
+        return fold(x, axes=axes)
 
     def infer(
         self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
@@ -613,8 +627,8 @@ def _swapped(x: Any) -> Any:
 
 
 psum = _Psum("psum")
-pmax = _Extreme("pmax", "max", reduce_max)
-pmin = _Extreme("pmin", "min", reduce_min)
+pmax = _Extreme("pmax", "max", reduce_max, reduce_or)
+pmin = _Extreme("pmin", "min", reduce_min, reduce_and)
 all_gather = _AllGather("all_gather")
 psum_scatter = _PsumScatter("psum_scatter")
 all_to_all = _AllToAll("all_to_all")

@@ -245,9 +245,7 @@ beta_pdf: Smooth = _special(
     "beta_pdf",
     lambda out, a, b, x: mul(out, _beta_slope(a, b, x, 0)),
     lambda out, a, b, x: mul(out, _beta_slope(a, b, x, 1)),
-    lambda out, a, b, x: mul(
-        out, sub(div(sub(a, 1), x), div(sub(b, 1), sub(1, x)))
-    ),
+    lambda out, a, b, x: mul(out, sub(div(sub(a, 1), x), div(sub(b, 1), sub(1, x)))),
 )
 
 # ---------------------------------------------------------------- zeta

@@ -20,7 +20,15 @@ import numpy as np
 
 from fnx import errors
 from fnx.control import spmd as control
-from fnx.control.spmd import Axes, Spec, Specs, as_one, names_of, size_of
+from fnx.control.spmd import (
+    Axes,
+    Spec,
+    Specs,
+    as_one,
+    is_small,
+    names_of,
+    size_of,
+)
 from fnx.core import axes as named_axes
 from fnx.core.cache import cached
 from fnx.core.communicator import Communicator
@@ -89,8 +97,7 @@ class Replicas:
 
     def empty(self, type: ArrayType) -> Any:
         """A NumPy array of a type, to be written."""
-        native = self.executable.native is not None
-        return (backend().empty if native else np.empty)(type.shape, type.dtype)
+        return empty(self.executable, type)
 
 
 def meetings(axes: Axes) -> list[dict[Hashable, Communicator]]:
@@ -141,8 +148,7 @@ def run(
     Inside of a replica it runs as one program: the devices are busy.
     """
     if named_axes.is_replica():
-        whole = as_one(program, axes, ins, outs)
-        executable_for(whole).run_into([_contiguous(x) for x in arrays], outputs)
+        alone(program, axes, ins, outs).run(outputs, arrays)
     else:
         prepared(program, axes, ins, outs).run(outputs, arrays)
 
@@ -150,9 +156,38 @@ def run(
 control.runner = run
 
 
+@record
+class AsOne:
+    """All replicas as one program, compiled."""
+
+    executable: Executable
+
+    def run(self, outputs: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Runs it, in the thread that calls."""
+        self.executable.run_into([_contiguous(x) for x in arrays], outputs)
+
+    def empty(self, type: ArrayType) -> Any:
+        """A NumPy array of a type, to be written."""
+        return empty(self.executable, type)
+
+
+def empty(executable: Executable, type: ArrayType) -> Any:
+    """A NumPy array of a type, to be written by a program."""
+    native = executable.native is not None
+    return (backend().empty if native else np.empty)(type.shape, type.dtype)
+
+
 @cached
-def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas:
+def alone(program: Program, axes: Axes, ins: Specs, outs: Specs) -> AsOne:
+    """A program ready to run for all replicas in one thread."""
+    return AsOne(executable_for(as_one(program, axes, ins, outs)))
+
+
+@cached
+def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas | AsOne:
     """A program ready to run on all replicas."""
+    if is_small(program, axes):
+        return alone(program, axes, ins, outs)
     reads, writes = parts(program, axes, ins, outs)
     return Replicas(executable_for(program), axes, reads, writes, meets(program))
 
