@@ -20,7 +20,7 @@ from fnx.config import config
 from fnx.core.communicator import NumPyArray, Pairs
 
 _SMALL = 2**15  # bytes that one thread moves sooner than others wake up
-_BLOCK = 2**15  # elements of a sum that stay in a cache
+_BLOCK = 2**16  # elements of a sum that stay in a cache
 
 What = tuple[Any, ...]
 """What a replica calls: the collective and its params, the dtype and the shape."""
@@ -243,9 +243,9 @@ class Member:
             begin, end = _stretch(xs[0].size, rank, self.size)
             for start in range(begin, end, _BLOCK):
                 piece = slice(start, min(start + _BLOCK, end))
-                found = folded([each[piece] for each in xs], op)
-                for each in outs:
-                    each[piece] = found
+                fold([each[piece] for each in xs], op, outs[0][piece])
+                for each in outs[1:]:
+                    each[piece] = outs[0][piece]
 
         self._share(_what("all_reduce", x, op), x, out, work)
 
@@ -266,7 +266,7 @@ class Member:
             flat = given[rank][1].reshape(-1)
             for start in range(0, flat.size, _BLOCK):
                 piece = slice(start, start + _BLOCK)
-                flat[piece] = folded([row[piece] for row in rows], "sum")
+                fold([row[piece] for row in rows], "sum", flat[piece])
 
         self._share(_what("reduce_scatter", x), x, out, work)
 
@@ -334,18 +334,25 @@ def _stretch(size: int, rank: int, ranks: int) -> tuple[int, int]:
 _FOLDS: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-def folded(arrays: Sequence[NumPyArray], op: str) -> NumPyArray:
+def fold(arrays: Sequence[NumPyArray], op: str, out: NumPyArray) -> None:
     """The arrays combined in their order; NaN wins, and 16-bit floats round once.
 
-    >>> folded([np.ones(2), np.ones(2), np.ones(2)], "sum")
+    >>> out = np.empty(2)
+    >>> fold([np.ones(2), np.ones(2), np.ones(2)], "sum", out)
+    >>> out
     array([3., 3.])
     """
-    fold, dtype = _FOLDS[op], arrays[0].dtype
-    wide = (
-        np.dtype(np.float32) if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
-    )
+    combine, dtype = _FOLDS[op], out.dtype
+    first, *others = arrays
     with np.errstate(all="ignore"):
-        total = arrays[0].astype(wide)
-        for other in arrays[1:]:
-            fold(total, other.astype(wide, copy=False), out=total)
-        return total.astype(dtype, copy=False)
+        if dtypes.is_float(dtype) and dtype.itemsize < 4:
+            total = first.astype(np.float32)
+            for other in others:
+                combine(total, other.astype(np.float32), out=total)
+            out[...] = total
+        elif others:
+            combine(first, others[0], out=out)
+            for other in others[1:]:
+                combine(out, other, out=out)
+        else:
+            out[...] = first
