@@ -74,11 +74,11 @@ class Routine(Assembly):
         """The bytes of memory that have been asked for."""
         return self._memory
 
-    def int(self, value: int) -> str:
+    def number(self, value: int) -> str:
         """The address of an integer."""
         return self.constant("i32", str(value))
 
-    def char(self, letter: str) -> str:
+    def letter(self, letter: str) -> str:
         """The address of a letter."""
         return self.constant("i8", str(ord(letter)))
 

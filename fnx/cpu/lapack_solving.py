@@ -14,7 +14,7 @@ def cholesky(r: Routine) -> None:
     n, _ = r.shape(0)
     (x,), (out,) = r.inputs, r.outputs
     r.copy(out, x, n * n)
-    r.call("potrf", r.char("U"), r.int(n), out, r.int(n), r.info)
+    r.call("potrf", r.letter("U"), r.number(n), out, r.number(n), r.info)
     with r.where(r.failed()):
         r.spoil(out, n * n)
     r.clear(out, n, n, lower=False)
@@ -43,17 +43,17 @@ def _trsm(
     rows, columns = r.output_types[0].shape[-2:]
     r.call(
         "trsm",
-        r.char("R" if left_side else "L"),
-        r.char("U" if lower else "L"),
-        r.char(("C" if conjugate_a else "T") if transpose_a else "N"),
-        r.char("U" if unit_diagonal else "N"),
-        r.int(columns),
-        r.int(rows),
+        r.letter("R" if left_side else "L"),
+        r.letter("U" if lower else "L"),
+        r.letter(("C" if conjugate_a else "T") if transpose_a else "N"),
+        r.letter("U" if unit_diagonal else "N"),
+        r.number(columns),
+        r.number(rows),
         _one(r),
         a,
-        r.int(n),
+        r.number(n),
         x,
-        r.int(columns),
+        r.number(columns),
     )
 
 
@@ -73,7 +73,7 @@ def tridiagonal_solve(r: Routine) -> None:
     r.copy(diagonals[1], middle, n)
     r.copy(diagonals[2], up, n - 1)
     b = r.transposed(3)
-    r.call("gtsv", r.int(n), r.int(sides), *diagonals, b, r.int(n), r.info)
+    r.call("gtsv", r.number(n), r.number(sides), *diagonals, b, r.number(n), r.info)
     r.transpose(r.outputs[0], b, sides, n)
     with r.where(r.failed()):
         r.spoil_outputs()
@@ -85,7 +85,7 @@ def lu(r: Routine) -> None:
     k = min(m, n)
     factors, pivots, order = r.outputs
     a = r.transposed(0)
-    r.call("getrf", r.int(m), r.int(n), a, r.int(m), pivots, r.info)
+    r.call("getrf", r.number(m), r.number(n), a, r.number(m), pivots, r.info)
     r.transpose(factors, a, n, m)
     with r.loop(0, m) as i:
         r.store("i32", r.value(f"trunc i64 {i} to i32"), order, i)
@@ -104,11 +104,20 @@ def solve(r: Routine) -> None:
     a, b = r.memory(n * n), r.transposed(1)
     pivots = r.memory(n, 4)
     r.copy(a, r.inputs[0], n * n)
-    r.call("getrf", r.int(n), r.int(n), a, r.int(n), pivots, r.info)
+    r.call("getrf", r.number(n), r.number(n), a, r.number(n), pivots, r.info)
     with r.where(r.failed()):
         r.spoil(a, n * n)
-    trans = r.char("N" if r.params["transpose_a"] else "T")
-    arguments = [r.int(n), r.int(sides), a, r.int(n), pivots, b, r.int(n), r.info]
+    trans = r.letter("N" if r.params["transpose_a"] else "T")
+    arguments = [
+        r.number(n),
+        r.number(sides),
+        a,
+        r.number(n),
+        pivots,
+        b,
+        r.number(n),
+        r.info,
+    ]
     r.call("getrs", trans, *arguments)
     r.transpose(r.outputs[0], b, sides, n)
 
@@ -171,7 +180,17 @@ def geqrf(r: Routine) -> None:
 def _geqrf(r: Routine, a: str, taus: str, m: int, n: int) -> None:
     size = BLOCK * max(m, n)
     work = r.memory(size)
-    r.call("geqrf", r.int(m), r.int(n), a, r.int(m), taus, work, r.int(size), r.info)
+    r.call(
+        "geqrf",
+        r.number(m),
+        r.number(n),
+        a,
+        r.number(m),
+        taus,
+        work,
+        r.number(size),
+        r.info,
+    )
 
 
 def qr(r: Routine) -> None:
@@ -200,9 +219,11 @@ def _geqp3(r: Routine, a: str, taus: str, order: str, m: int, n: int) -> None:
     with r.loop(0, n) as j:
         r.store("i32", 0, order, j)
     size = BLOCK * max(m, n) + 2 * n
-    work = [r.memory(size), r.int(size)]
+    work = [r.memory(size), r.number(size)]
     work += [r.memory(2 * n, r.real_item)] if r.is_complex else []
-    r.call("geqp3", r.int(m), r.int(n), a, r.int(m), order, taus, *work, r.info)
+    r.call(
+        "geqp3", r.number(m), r.number(n), a, r.number(m), order, taus, *work, r.info
+    )
     with r.loop(0, n) as j:
         number = r.value(f"sub i32 {r.load('i32', order, j)}, 1")
         r.store("i32", number, order, j)
@@ -210,9 +231,9 @@ def _geqp3(r: Routine, a: str, taus: str, order: str, m: int, n: int) -> None:
 
 def _orgqr(r: Routine, a: str, taus: str, m: int, n: int, count: int) -> None:
     size = BLOCK * max(m, n)
-    work = [r.memory(size), r.int(size)]
-    sizes = r.int(m), r.int(n), r.int(count)
-    r.call("orgqr", *sizes, a, r.int(m), taus, *work, r.info)
+    work = [r.memory(size), r.number(size)]
+    sizes = r.number(m), r.number(n), r.number(count)
+    r.call("orgqr", *sizes, a, r.number(m), taus, *work, r.info)
 
 
 def householder_product(r: Routine) -> None:
@@ -233,18 +254,18 @@ def ormqr(r: Routine) -> None:
     trans = "N" if not r.params["transpose"] else "C" if r.is_complex else "T"
     r.call(
         "ormqr",
-        r.char("L" if r.params["left"] else "R"),
-        r.char(trans),
-        r.int(rows),
-        r.int(columns),
-        r.int(count),
+        r.letter("L" if r.params["left"] else "R"),
+        r.letter(trans),
+        r.number(rows),
+        r.number(columns),
+        r.number(count),
         a,
-        r.int(m),
+        r.number(m),
         r.inputs[1],
         c,
-        r.int(rows),
+        r.number(rows),
         r.memory(size),
-        r.int(size),
+        r.number(size),
         r.info,
     )
     r.transpose(r.outputs[0], c, columns, rows)

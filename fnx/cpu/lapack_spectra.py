@@ -29,13 +29,23 @@ def eigh(r: Routine) -> None:
     """LAPACK's syevd of the transposed matrix, of which the vectors are conjugated."""
     n, _ = r.shape(0)
     values, *vectors = r.outputs
-    letter = r.char("V" if vectors else "N")
-    triangle = r.char("U" if r.params["lower"] else "L")
+    letter = r.letter("V" if vectors else "N")
+    triangle = r.letter("U" if r.params["lower"] else "L")
     with _finite(r):
         a = r.memory(n * n)
         r.copy(a, r.inputs[0], n * n)
         work = _dense_work(r, n, bool(vectors))
-        r.call("syevd", letter, triangle, r.int(n), a, r.int(n), values, *work, r.info)
+        r.call(
+            "syevd",
+            letter,
+            triangle,
+            r.number(n),
+            a,
+            r.number(n),
+            values,
+            *work,
+            r.info,
+        )
         if vectors:
             r.transpose(vectors[0], a, n, n)
             r.conjugate(vectors[0], n * n)
@@ -45,11 +55,16 @@ def _dense_work(r: Routine, n: int, vectors: bool) -> list[str]:
     integers = 3 + 5 * n
     if not r.is_complex:
         size = 1 + (6 + BLOCK) * n + (2 * n * n if vectors else 0)
-        return [r.memory(size), r.int(size), r.memory(integers, 4), r.int(integers)]
+        return [
+            r.memory(size),
+            r.number(size),
+            r.memory(integers, 4),
+            r.number(integers),
+        ]
     size = 1 + (2 + BLOCK) * n + (n * n if vectors else 0)
     real = 1 + 5 * n + (2 * n * n if vectors else 0)
-    work = [r.memory(size), r.int(size), r.memory(real, r.real_item), r.int(real)]
-    return [*work, r.memory(integers, 4), r.int(integers)]
+    work = [r.memory(size), r.number(size), r.memory(real, r.real_item), r.number(real)]
+    return [*work, r.memory(integers, 4), r.number(integers)]
 
 
 def eig(r: Routine) -> None:
@@ -57,18 +72,18 @@ def eig(r: Routine) -> None:
     n, _ = r.shape(0)
     values, *vectors = r.outputs
     asked = [r.params["left"], r.params["right"]]
-    letters = [r.char("V" if side else "N") for side in asked]
+    letters = [r.letter("V" if side else "N") for side in asked]
     with _finite(r):
         a, size = r.transposed(0), (4 + BLOCK) * n
         found = [r.memory(n * n if side else 1) for side in asked]
-        work = [r.memory(size), r.int(size)]
+        work = [r.memory(size), r.number(size)]
         if r.is_complex:
             parts = [values]
             work.append(r.memory(2 * n, r.real_item))
         else:
             parts = [r.memory(n), r.memory(n)]
-        places = [x for v in found for x in (v, r.int(n))]
-        head = [*letters, r.int(n), a, r.int(n)]
+        places = [x for v in found for x in (v, r.number(n))]
+        head = [*letters, r.number(n), a, r.number(n)]
         r.call("geev", *head, *parts, *places, *work, r.info)
         used = [v for v, side in zip(found, asked, strict=True) if side]
         if r.is_complex:
@@ -122,14 +137,14 @@ def svd(r: Routine) -> None:
         r.copy(a, r.inputs[0], m * n)
         u, vt = vectors if vectors else [a, a]
         columns = r.output_types[1].shape[-1] if vectors else 1
-        places = [vt, r.int(n), u, r.int(columns)]
+        places = [vt, r.number(n), u, r.number(columns)]
         large = max(m, n)
         size = 4 * k * k + 7 * k + large + BLOCK * (large + k)
-        work = [r.memory(size), r.int(size)]
+        work = [r.memory(size), r.number(size)]
         if r.is_complex:
             real = max(5 * k * k + 7 * k, 2 * large * k + 2 * k * k + k)
             work.append(r.memory(real, r.real_item))
-        head = [r.char(job), r.int(n), r.int(m), a, r.int(n), values]
+        head = [r.letter(job), r.number(n), r.number(m), a, r.number(n), values]
         r.call("gesdd", *head, *places, *work, r.memory(8 * k, 4), r.info)
 
 
@@ -141,10 +156,16 @@ def schur(r: Routine) -> None:
         a, size = r.transposed(0), (3 + BLOCK) * n
         z = r.memory(n * n if vectors else 1)
         values = [r.memory(n)] if r.is_complex else [r.memory(n), r.memory(n)]
-        work = [r.memory(size), r.int(size)]
+        work = [r.memory(size), r.number(size)]
         work += [r.memory(n, r.real_item)] if r.is_complex else []
-        head = [r.char("V" if vectors else "N"), r.char("N"), "null", r.int(n), a]
-        place = [r.int(n), r.memory(1, 4), *values, z, r.int(n)]
+        head = [
+            r.letter("V" if vectors else "N"),
+            r.letter("N"),
+            "null",
+            r.number(n),
+            a,
+        ]
+        place = [r.number(n), r.memory(1, 4), *values, z, r.number(n)]
         r.call("gees", *head, *place, *work, r.memory(n, 4), r.info)
         r.transpose(triangle, a, n, n)
         if vectors:
@@ -156,8 +177,8 @@ def hessenberg(r: Routine) -> None:
     n, _ = r.shape(0)
     a, size = r.transposed(0), BLOCK * (n + BLOCK + 1)
     taus = r.outputs[1] if n > 1 else r.memory(1)
-    head = [r.int(n), r.int(1), r.int(n), a, r.int(n), taus]
-    r.call("gehrd", *head, r.memory(size), r.int(size), r.info)
+    head = [r.number(n), r.number(1), r.number(n), a, r.number(n), taus]
+    r.call("gehrd", *head, r.memory(size), r.number(size), r.info)
     r.transpose(r.outputs[0], a, n, n)
 
 
@@ -168,6 +189,6 @@ def tridiagonal(r: Routine) -> None:
     out, *found = r.outputs
     if n == 1:
         found = [found[0], r.memory(1), r.memory(1)]
-    head = [r.char("L" if r.params["lower"] else "U"), r.int(n), a, r.int(n)]
-    r.call("sytrd", *head, *found, r.memory(size), r.int(size), r.info)
+    head = [r.letter("L" if r.params["lower"] else "U"), r.number(n), a, r.number(n)]
+    r.call("sytrd", *head, *found, r.memory(size), r.number(size), r.info)
     r.transpose(out, a, n, n)

@@ -10,6 +10,7 @@ from fnx.api.loops import fori_loop, map, scan, while_loop
 from fnx.api.partition import with_sharding_constraint
 from fnx.api.prefixes import associative_scan
 from fnx.api.solve import custom_linear_solve, custom_root
+from fnx.lax import linalg
 from fnx.lax.accuracy import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -320,6 +321,7 @@ __all__ = [
     "iota",
     "is_finite",
     "le",
+    "linalg",
     "log",
     "log1p",
     "logistic",

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from numpy import get_printoptions, printoptions, set_printoptions
 
 from fnx.core.array import Array as ndarray
-from fnx.numpy import linalg
 from fnx.numpy import methods as _methods  # noqa: F401  installs the operators
 from fnx.numpy.choices import (
     allclose,
@@ -403,6 +402,7 @@ from fnx.numpy.unique import (
 from fnx.numpy.universal import frompyfunc, ufunc
 
 if TYPE_CHECKING:
+    from fnx.numpy import linalg
     from fnx.numpy.binary import frexp, gcd, lcm, packbits, spacing, unpackbits
     from fnx.numpy.editing import (
         apply_over_axes,
@@ -457,9 +457,12 @@ _LATE = {
     "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
 }
 _HOME = {name: home for home, names in _LATE.items() for name in names.split()}
+_LATE_MODULES = ("linalg",)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LATE_MODULES:
+        return importlib.import_module(f"fnx.numpy.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'fnx.numpy' has no attribute {name!r}")
     found = getattr(importlib.import_module(f"fnx.numpy.{_HOME[name]}"), name)
@@ -468,7 +471,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_LATE_MODULES})
 
 
 __all__ = [

@@ -1,7 +1,6 @@
-"""fnx.numpy.linalg: norms and products of matrices.
+"""Norms of vectors and matrices.
 
-Receives arrays, gives arrays; names and meaning are those of `jax.numpy.linalg`.
-Next on the walk: `methods.py`.
+Receives arrays of any dtype, gives real numbers. Next on the walk: `determinants.py`.
 """
 
 from __future__ import annotations
@@ -12,34 +11,13 @@ from typing import Any
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.numpy import reductions
-from fnx.numpy.contractions import (
-    cross,
-    matmul,
-    outer,
-    tensordot,
-    trace,
-    vecdot,
-)
-from fnx.numpy.grids import diagonal
+from fnx.numpy.counting import where
+from fnx.numpy.linalg.decompositions import svdvals
 from fnx.numpy.mathematics import absolute, conj, power, real, root
 from fnx.numpy.operands import ArrayLike, as_array, axes_tuple, cast, inexact_dtype
 from fnx.numpy.reductions import Axis
-from fnx.numpy.shaping import matrix_transpose, ravel, reshape
-from fnx.numpy.ufuncs import multiply, not_equal
-
-__all__ = [
-    "cross",
-    "diagonal",
-    "matmul",
-    "matrix_norm",
-    "matrix_transpose",
-    "norm",
-    "outer",
-    "tensordot",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
+from fnx.numpy.shaping import moveaxis, ravel, reshape
+from fnx.numpy.ufuncs import greater, multiply, not_equal
 
 
 def norm(
@@ -48,8 +26,10 @@ def norm(
     """The norm of vectors (one axis) or matrices (two axes).
 
     `ord`: of vectors `None` or 2 (Euclidean), 1, inf, -inf, 0 (the number of elements
-    that are not 0), or any other p; of matrices `None` or "fro", 1, -1, inf, -inf.
-    Without `ord` and `axis` all elements count. The gradient at 0 is 0.
+    that are not 0), or any other p; of matrices `None` or "fro", 1, -1, inf, -inf,
+    "nuc" (the sum of the singular values), 2 or -2 (the largest or the smallest one).
+    Without `ord` and `axis` all elements count. The gradient at 0 is 0; singular values
+    of 0 have none.
 
     >>> import numpy as np
     >>> norm(np.array([3.0, 4.0])).item()
@@ -111,9 +91,12 @@ def _vector_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
 def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
     if ord in (None, "fro", "f"):
         return _euclidean(x, axes, keepdims)
+    if ord in ("nuc", 2, -2):
+        return _spectral_norm(x, ord, axes, keepdims)
     if ord not in (1, -1, math.inf, -math.inf):
         raise errors.OptionError(
-            f"norm: ord={ord!r} of matrices is none of 'fro', 1, -1, inf, -inf"
+            f"norm: ord={ord!r} of matrices is none of 'fro', 'nuc', 1, -1, 2, -2, "
+            "inf, -inf"
         )
     # The sums of the columns (1) or of the rows (inf), of which the largest counts.
     first, second = axes if abs(ord) == 1 else axes[::-1]
@@ -123,3 +106,16 @@ def _matrix_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> A
     if keepdims:
         return value
     return reshape(value, [n for i, n in enumerate(x.shape) if i not in axes])
+
+
+def _spectral_norm(x: Array, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Array:
+    """A function of the singular values; where they are 0, it does not move."""
+    s = svdvals(moveaxis(x, axes, (-2, -1)))
+    s = where(greater(s, 0), s, 0)
+    if ord == "nuc":
+        value = reductions.sum(s, -1)
+    else:
+        value = reductions.max(s, -1) if ord > 0 else reductions.min(s, -1)
+    if not keepdims:
+        return value
+    return reshape(value, [1 if i in axes else n for i, n in enumerate(x.shape)])
