@@ -454,3 +454,18 @@ def test_branches_may_close_over_different_arrays():
     branches = [lambda: first.sum(), lambda: second.sum(), lambda: third.sum()]
     for number, wanted in enumerate([first, second, third]):
         assert lax.switch(number, branches) == wanted.sum()
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_complex_number_begins_a_loop(dtype):
+    def power(x):
+        def turn(state):
+            k, y = state
+            return k + 1, y * x
+
+        start = 0, fnp.full((), 2 - 1j, dtype)
+        return fnx.lax.while_loop(lambda state: state[0] < 3, turn, start)[1]
+
+    x = np.asarray(1 + 2j, dtype)
+    np.testing.assert_allclose(fnx.jit(power)(x), (2 - 1j) * x**3, rtol=1e-6)
+    np.testing.assert_allclose(power(x), (2 - 1j) * x**3, rtol=1e-6)
