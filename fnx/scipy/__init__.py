@@ -7,9 +7,12 @@ Next on the walk: the parts, in the order of their names.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from fnx.scipy import linalg, sparse
+
+__all__ = ["linalg", "sparse"]
 
 
 def __getattr__(name: str) -> Any:

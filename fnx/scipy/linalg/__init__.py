@@ -1,0 +1,91 @@
+"""fnx.scipy.linalg: linear algebra, with the names and meaning of `jax.scipy.linalg`.
+
+What holds for `fnx.numpy.linalg` holds here: leading axes are a stack (where a function
+does not say that it takes one matrix), what has no result is NaN and does not raise,
+and there are derivatives of any order. The walk begins with `arguments.py`.
+"""
+
+from fnx.scipy.linalg.factors import (
+    cho_factor,
+    cho_solve,
+    cholesky,
+    det,
+    eigh,
+    hessenberg,
+    inv,
+    lu,
+    lu_factor,
+    lu_solve,
+    qr,
+    qr_multiply,
+    svd,
+)
+from fnx.scipy.linalg.functions import expm, expm_frechet, funm, sqrtm
+from fnx.scipy.linalg.schur import polar, rsf2csf, schur
+from fnx.scipy.linalg.solving import (
+    eigh_tridiagonal,
+    solve,
+    solve_sylvester,
+    solve_triangular,
+)
+from fnx.scipy.linalg.special import (
+    block_diag,
+    circulant,
+    companion,
+    convolution_matrix,
+    dft,
+    fiedler,
+    fiedler_companion,
+    hadamard,
+    hankel,
+    helmert,
+    hilbert,
+    invhilbert,
+    invpascal,
+    leslie,
+    pascal,
+    toeplitz,
+)
+
+__all__ = [
+    "block_diag",
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "circulant",
+    "companion",
+    "convolution_matrix",
+    "det",
+    "dft",
+    "eigh",
+    "eigh_tridiagonal",
+    "expm",
+    "expm_frechet",
+    "fiedler",
+    "fiedler_companion",
+    "funm",
+    "hadamard",
+    "hankel",
+    "helmert",
+    "hessenberg",
+    "hilbert",
+    "inv",
+    "invhilbert",
+    "invpascal",
+    "leslie",
+    "lu",
+    "lu_factor",
+    "lu_solve",
+    "pascal",
+    "polar",
+    "qr",
+    "qr_multiply",
+    "rsf2csf",
+    "schur",
+    "solve",
+    "solve_sylvester",
+    "solve_triangular",
+    "sqrtm",
+    "svd",
+    "toeplitz",
+]
