@@ -6,8 +6,7 @@ definite, or has a NaN) is NaN for that matrix alone, and nothing raises. Deriva
 are there in both modes and of any order. The walk begins with `operands.py`.
 """
 
-from fnx.numpy.contractions import cross, matmul, outer, tensordot, trace, vecdot
-from fnx.numpy.grids import diagonal
+from fnx.numpy.contractions import matmul, tensordot, vecdot
 from fnx.numpy.linalg.decompositions import (
     cholesky,
     eig,
@@ -20,6 +19,7 @@ from fnx.numpy.linalg.decompositions import (
 )
 from fnx.numpy.linalg.determinants import det, slogdet
 from fnx.numpy.linalg.norms import matrix_norm, norm, vector_norm
+from fnx.numpy.linalg.products import cross, diagonal, outer, trace
 from fnx.numpy.linalg.solving import (
     cond,
     inv,

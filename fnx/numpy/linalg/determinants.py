@@ -3,7 +3,7 @@
 The derivative of a determinant is the matrix of cofactors. Of small matrices it comes
 from the polynomial that a determinant is; of larger ones from a QR decomposition whose
 pivots show the rank. Receives stacks of square matrices; next on the walk:
-`solving.py`.
+`products.py`.
 """
 
 from __future__ import annotations

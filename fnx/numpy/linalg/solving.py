@@ -206,9 +206,9 @@ def lstsq(
     s = svdvals(a)
     right = reshape(b, (m, 1)) if b.ndim == 1 else b
     x = matmul(_pinv(a, bound, False), right)
-    rank = full((), dtypes.int32, 0)
+    rank = full((), dtypes.default_int(), 0)
     if s.size:
-        rank = cast(reductions.sum(s > bound * s[0]), dtypes.int32)
+        rank = cast(reductions.sum(s > bound * s[0]), dtypes.default_int())
     residuals = norm(right - matmul(a, x), axis=0) ** 2
     if numpy_resid and (m <= n or int(rank) < n):
         residuals = full((0,), s.dtype, 0)
@@ -222,7 +222,7 @@ def matrix_rank(
     hermitian: bool = False,
     tol: ArrayLike | None = None,
 ) -> Array:
-    """How many singular values are larger than a bound, as integers.
+    """How many singular values are larger than a bound.
 
     That is `tol`, or `rtol` times the largest one: by default the precision times the
     larger side. A matrix is `hermitian` if said so.
@@ -233,18 +233,18 @@ def matrix_rank(
     """
     x = as_array("matrix_rank", M)
     if x.ndim < 2:
-        return cast(any_of(x != 0), dtypes.int32)
+        return cast(any_of(x != 0), dtypes.default_int())
     if rtol is not None and tol is not None:
         raise errors.OptionError("linalg.matrix_rank: pass rtol or tol, not both")
     x = matrices("matrix_rank", "M", M, square=hermitian)
     s = svd(x, compute_uv=False, hermitian=hermitian)
     if not s.shape[-1]:
-        return full(s.shape[:-1], dtypes.int32, 0)
+        return full(s.shape[:-1], dtypes.default_int(), 0)
     if tol is None:
         bound = max(x.shape[-2:]) * epsilon(x) if rtol is None else rtol
         tol = reductions.max(s, -1) * as_array("matrix_rank", bound)
     limit = expand_dims(as_array("matrix_rank", tol), -1)
-    return cast(reductions.sum(s > limit, -1), dtypes.int32)
+    return cast(reductions.sum(s > limit, -1), dtypes.default_int())
 
 
 def cond(x: ArrayLike, p: Any = None) -> Array:

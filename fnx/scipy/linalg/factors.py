@@ -17,7 +17,7 @@ from fnx.numpy.linalg import decompositions
 from fnx.numpy.linalg.determinants import det as _det
 from fnx.numpy.linalg.solving import inv as _inv
 from fnx.numpy.mathematics import conj
-from fnx.numpy.operands import ArrayLike
+from fnx.numpy.operands import ArrayLike, cast
 from fnx.numpy.shaping import expand_dims, squeeze
 from fnx.numpy.ufuncs import equal
 from fnx.ops import linalg as ops
@@ -232,7 +232,7 @@ def lu(
     low = where(on_diagonal(low), 1, tril(low, -1))
     up = triu(rows(factors, 0, k))
     numbers = iota(shape=(*order.shape[:-1], m, m), dtype=dtypes.int32, axis=x.ndim - 2)
-    p = equal(numbers, expand_dims(order, -2)).astype(dtypes.real_dtype(x.dtype))
+    p = cast(equal(numbers, expand_dims(order, -2)), dtypes.real_dtype(x.dtype))
     return (matmul(p, low), up) if permute_l else (p, low, up)
 
 
@@ -270,7 +270,7 @@ def lu_solve(
         n = factors.shape[-1]
         order = ops.lu_pivots_to_permutation(pivots, permutation_size=n)
         numbers = iota(shape=(*order.shape, n), dtype=dtypes.int32, axis=order.ndim)
-        exchange = equal(numbers, expand_dims(order, -1)).astype(factors.dtype)
+        exchange = cast(equal(numbers, expand_dims(order, -1)), factors.dtype)
         if trans == 0:
             right = matmul(exchange, right)
         for lower in (trans == 0, trans != 0):

@@ -75,7 +75,7 @@ def expm(
     real = dtypes.real_dtype(x.dtype)
     coefficients, most = _PADE[real.itemsize]
     size = stop_gradient(norm(x, 1, (-2, -1)))
-    count = fnp.ceil(fnp.log2(fnp.maximum(size / most, 1)))
+    count: Any = fnp.ceil(fnp.log2(fnp.maximum(size / most, 1)))
     scale = cast(fnp.exp2(-fnp.minimum(count, max_squarings)), x.dtype)
     result = _pade(x * scale[..., None, None], coefficients, upper_triangular)
     rounds = fnp.max(fnp.where(count > max_squarings, 0, count))

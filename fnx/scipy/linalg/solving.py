@@ -183,7 +183,7 @@ def _by_factors(a: Any, b: Any, c: Any, method: str, tol: float) -> Any:
     x = x if wide else x.real
     if not gaps.size:
         return x
-    return fnp.where(fnp.min(gaps) < tol, fnp.nan, x)
+    return fnp.where(fnp.less(fnp.min(gaps), tol), fnp.nan, x)
 
 
 def triangular_sylvester(ta: Any, tb: Any, c: Any) -> Any:

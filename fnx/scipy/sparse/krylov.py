@@ -39,7 +39,7 @@ class Options:
 
 def norm(x: Any) -> Any:
     """The Euclidean norm."""
-    return fnp.sqrt(fnp.vdot(x, x).real)
+    return fnp.sqrt(fnp.real(fnp.vdot(x, x)))
 
 
 def _bound(b: Any, options: Options) -> Any:
@@ -141,8 +141,10 @@ def _least(
     triangular, so that the last element of `right` is the residual that is left.
     """
     size, dtype = norm(r), r.dtype
-    basis = fnp.zeros((count + 1, r.size), dtype).at[0].set(r / _as(size, dtype))
-    right = fnp.zeros(count + 1, dtype).at[0].set(_as(size, dtype))
+    basis: Any = fnp.zeros((count + 1, r.size), dtype)
+    basis = basis.at[0].set(r / _as(size, dtype))
+    right: Any = fnp.zeros(count + 1, dtype)
+    right = right.at[0].set(_as(size, dtype))
     upper = fnp.eye(count + 1, count, dtype=dtype)
     turns = fnp.eye(count + 1, dtype=dtype)
 
@@ -165,7 +167,8 @@ def _least(
     )
     square = upper[:count]
     own = fnp.diagonal(square)
-    filled = fnp.where(fnp.eye(count, dtype=bool) & (own == 0), 1, square)
+    gone = fnp.logical_and(fnp.eye(count, dtype=bool), own == 0)
+    filled = fnp.where(gone, 1, square)
     weights = ops.triangular_solve(filled, right[:count, None])[:, 0]
     return fnp.where(own == 0, 0, weights) @ basis[:count]
 
@@ -177,7 +180,7 @@ def _extended(basis: Any, image: Any, k: Any) -> tuple[Any, Any]:
     """
     eps = float(fnp.finfo(dtypes.real_dtype(image.dtype)).eps)
     size, rest = norm(image), image
-    column = fnp.zeros(basis.shape[0], image.dtype)
+    column: Any = fnp.zeros(basis.shape[0], image.dtype)
     for _ in range(2):  # once more, for what roundings have left
         parts = basis.conj() @ rest
         rest, column = rest - parts @ basis, column + parts
@@ -196,7 +199,7 @@ def _rotation(column: Any, k: Any) -> Any:
     safe = _as(fnp.where(none, 1, length), column.dtype)
     cosine = fnp.where(none, 1, x / safe)
     sine = fnp.where(none, 0, y / safe)
-    turn = fnp.eye(column.size, dtype=column.dtype)
+    turn: Any = fnp.eye(column.size, dtype=column.dtype)
     turn = turn.at[k, k].set(cosine.conj()).at[k, k + 1].set(sine.conj())
     return turn.at[k + 1, k].set(-sine).at[k + 1, k + 1].set(cosine)
 
