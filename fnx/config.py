@@ -141,6 +141,9 @@ OPTIONS: Mapping[str, Option] = {
 # thread; counting in a number can.)
 busy: list[None] = []
 
+# One number: how many threads share large work on the host (see `fnx.num_threads`).
+threads: list[int] = [1]
+
 _WATCHES = ("debug_nans", "debug_infs")
 
 # What is called, without arguments, after an option has another value.

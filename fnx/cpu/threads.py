@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
+from fnx.config import threads
 from fnx.errors import ArgumentError, OptionError
 
 MOST_THREADS = 256
@@ -28,7 +29,7 @@ def num_threads() -> int:
     >>> fnx.num_threads() >= 1
     True
     """
-    return _wanted[0]
+    return threads[0]
 
 
 def set_num_threads(n: int) -> None:
@@ -55,9 +56,9 @@ def set_num_threads(n: int) -> None:
         ) from None
     if number < 1:
         raise OptionError(f"fnx.set_num_threads(n): n is at least 1, got {number}.")
-    _wanted[:] = [min(number, MOST_THREADS)]
+    threads[:] = [min(number, MOST_THREADS)]
     for listener in _listeners:
-        listener(*_wanted)
+        listener(*threads)
 
 
 def on_change(listener: Callable[[int], None]) -> None:
@@ -89,4 +90,4 @@ def cpus() -> int:
     return os.cpu_count() or 1
 
 
-_wanted = [default_threads(os.environ.get("OMP_NUM_THREADS"), cpus())]
+threads[:] = [default_threads(os.environ.get("OMP_NUM_THREADS"), cpus())]

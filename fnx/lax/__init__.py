@@ -109,6 +109,7 @@ from fnx.lax.elementwise import (
     tanh,
 )
 from fnx.lax.folding import approx_max_k, approx_min_k, reduce, reduce_xor
+from fnx.lax.fourier import FftType, fft
 from fnx.lax.parallel import (
     all_gather,
     all_to_all,
@@ -216,6 +217,7 @@ __all__ = [
     "DotAlgorithm",
     "DotAlgorithmPreset",
     "DotDimensionNumbers",
+    "FftType",
     "GatherDimensionNumbers",
     "GatherScatterMode",
     "Precision",
@@ -307,6 +309,7 @@ __all__ = [
     "exp2",
     "expand_dims",
     "expm1",
+    "fft",
     "floor",
     "fori_loop",
     "full",

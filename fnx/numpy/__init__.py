@@ -402,7 +402,7 @@ from fnx.numpy.unique import (
 from fnx.numpy.universal import frompyfunc, ufunc
 
 if TYPE_CHECKING:
-    from fnx.numpy import linalg
+    from fnx.numpy import fft, linalg
     from fnx.numpy.binary import frexp, gcd, lcm, packbits, spacing, unpackbits
     from fnx.numpy.editing import (
         apply_over_axes,
@@ -457,7 +457,7 @@ _LATE = {
     "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
 }
 _HOME = {name: home for home, names in _LATE.items() for name in names.split()}
-_LATE_MODULES = ("linalg",)
+_LATE_MODULES = ("fft", "linalg")
 
 
 def __getattr__(name: str) -> Any:
@@ -604,6 +604,7 @@ __all__ = [
     "extract",
     "eye",
     "fabs",
+    "fft",
     "fill_diagonal",
     "finfo",
     "fix",
