@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fnx.scipy import linalg, sparse
+    from fnx.scipy import fft, linalg, signal, sparse
 
-__all__ = ["linalg", "sparse"]
+__all__ = ["fft", "linalg", "signal", "sparse"]
 
 
 def __getattr__(name: str) -> Any:
