@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.api.device import Device
 from fnx.core.array import Array
 from fnx.numpy.creation import arange, made_on
 from fnx.numpy.mathematics import conj
@@ -35,6 +34,7 @@ from fnx.numpy.shaping import roll
 from fnx.numpy.ufuncs import divide, multiply
 from fnx.ops import fft as ffts
 from fnx.ops.shape import pad
+from fnx.runtime.device import Device
 
 Shape = Sequence[int]
 
