@@ -2,7 +2,7 @@
 
 Receives whether to be quick (leaves out the largest arrays), gives cases: a chain of
 transcendental functions, and a polynomial that only the memory limits.
-Next on the walk: `random_samplers.py`.
+Next on the walk: `complex_fft.py`.
 """
 
 from __future__ import annotations
