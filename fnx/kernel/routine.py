@@ -1,10 +1,10 @@
 """Routines: scalar functions with branches and loops, recorded once for every printer.
 
-What no formula without branches computes (incomplete gamma functions, say) is a function
-of `Value`s that calls `branch` and `repeat` here. Calling it with a `Recorder` gives a
-`Routine`: steps that are rows of the scalar table, branches and loops. Its row in the
-table calls it, lane by lane; `routine_print.py`, next on the walk, prints it as a
-helper function of the kernel, and `routine_numpy.py` evaluates it on arrays.
+What no formula without branches computes (incomplete gamma functions, say) is a
+function of `Value`s that calls `branch` and `repeat` here. Calling it with a `Recorder`
+gives a `Routine`: steps that are rows of the scalar table, branches and loops. Its row
+in the table calls it, lane by lane; `routine_print.py`, next on the walk, prints it as
+a helper function of the kernel, and `routine_numpy.py` evaluates it on arrays.
 
 Routines compute in float64 for every dtype: their results are what is rounded.
 """

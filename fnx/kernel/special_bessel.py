@@ -1,4 +1,4 @@
-"""Modified Bessel functions of the first kind, and what their derivatives are made of.
+"""Bessel functions of the first kind and spherical harmonics.
 
 I_n(x) by its series of positive terms, and beyond 30 from the asymptotic one. Scaled by
 exp(-|x|), I_0 is J_0 of J_m = 1/pi integral (1 - cos t)^m exp(-|x| (1 - cos t)) dt over
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from fnx.kernel.math_value import Value, select
+from fnx.kernel.math_value import Value, fma, select
 from fnx.kernel.routine import branch, repeat
 
 _FAR = 30.0
@@ -110,3 +110,98 @@ def bessel_moment(x: Value, m: Value) -> Value:
         return branch(a.equals(math.inf), lambda: a.like(0.0), far)
 
     return branch(a <= _FAR, near, infinite)
+
+
+# ---------------------------------------------------------------- J_n
+
+
+def bessel_j(x: Value, n: Value) -> Value:
+    """J_n(x) for an integer n >= 0: Miller's recurrence, and Hankel's series far."""
+    a = abs(x)
+
+    def near() -> Value:
+        start = 2.0 * (0.5 * (select(a > n, a, n) * 1.1 + 40.0)).op("floor")
+
+        def step(
+            k: Value, after: Value, here: Value, total: Value, value: Value
+        ) -> tuple[tuple[Value, ...], Value]:
+            before = 2.0 * k / a * here - after
+            k = k - 1.0
+            even = (0.5 * k).op("floor").equals(0.5 * k)
+            total = select(even, total + 2.0 * before, total)
+            value = select(k.equals(n), before, value)
+            scale = select(abs(before) > 1e200, 1e-200, a.like(1.0))
+            state = here * scale, before * scale, total * scale, value * scale
+            return (k, *state), k > 0.0
+
+        state = (start, 0.0, 1e-250, 0.0, 0.0)
+        _, _, last, total, value = repeat(state, step, 4000)
+        return value / (total - last)
+
+    def zero() -> Value:
+        return select(n.equals(0.0), 1.0, a.like(0.0))
+
+    def far() -> Value:
+        mu = 4.0 * n * n
+
+        def step(
+            k: Value, term: Value, p: Value, q: Value, sign: Value
+        ) -> tuple[tuple[Value, ...], Value]:
+            odd = 2.0 * k - 1.0
+            term = term * ((mu - odd * odd) / (8.0 * k * a))
+            even = (0.5 * k).op("floor").equals(0.5 * k)
+            sign = select(even, -sign, sign)
+            p = select(even, p + sign * term, p)
+            q = select(even, q, q + sign * term)
+            return (k + 1.0, term, p, q, sign), abs(term) > 1e-18
+
+        _, _, p, q, _ = repeat((a.like(1.0), 1.0, 1.0, 0.0, 1.0), step, 40)
+        # cos(a - (2n + 1) pi/4) and sin, by quarter turns of a - pi/4
+        cos, sin = a.op("cos"), a.op("sin")
+        c, s = (cos + sin) * math.sqrt(0.5), (sin - cos) * math.sqrt(0.5)
+        turn = n - 4.0 * (0.25 * n).op("floor")
+        swap = turn.equals(1.0) | turn.equals(3.0)
+        c, s = select(swap, s, c), select(swap, -c, s)
+        flip = turn >= 2.0
+        c, s = select(flip, -c, c), select(flip, -s, s)
+        return (p * c - q * s) * (2.0 / (math.pi * a)).op("sqrt")
+
+    def beyond() -> Value:
+        close = (a < 1000.0) | (n * n > 4.0 * a)
+        return branch(a.equals(0.0), zero, lambda: branch(close, near, far))
+
+    value = branch(a < math.inf, beyond, lambda: a.like(0.0))
+    return _signed(select(x.equals(x), value, x), x, n)
+
+
+# ---------------------------------------------------------------- the sphere
+
+
+def legendre_on_sphere(n: Value, m: Value, theta: Value) -> Value:
+    """The spherical harmonic Y_n^m(theta, 0), real; 0 for |m| > n."""
+    order = abs(m)
+    sin, cos = theta.op("sin"), theta.op("cos")
+
+    def start(k: Value, value: Value) -> tuple[tuple[Value, Value], Value]:
+        going = k <= order
+        factor = -sin * ((2.0 * k + 1.0) / (2.0 * k)).op("sqrt")
+        return (k + 1.0, select(going, value * factor, value)), k < order
+
+    first = repeat((n.like(1.0), math.sqrt(0.25 / math.pi)), start, 100000)[1]
+
+    def step(k: Value, before: Value, here: Value) -> tuple[tuple[Value, ...], Value]:
+        # P_k from P_(k-1) and P_(k-2)
+        square, below = k * k, (k - 1.0) * (k - 1.0)
+        bottom = square - order * order
+        up = ((4.0 * square - 1.0) / bottom).op("sqrt")
+        down = (below - order * order) / (4.0 * below - 1.0)
+        rest = select(k > order + 1.0, down.op("sqrt") * before, 0.0)
+        following = up * fma(cos, here, -rest)
+        going = k <= n
+        here, before = select(going, following, here), select(going, here, before)
+        return (k + 1.0, before, here), k < n
+
+    value = repeat((order + 1.0, 0.0, first), step, 100000)[2]
+    odd = (0.5 * order).op("floor").differs(0.5 * order)
+    value = select((m < 0.0) & odd, -value, value)
+    return select((n >= 0.0) & (order <= n), value, 0.0)

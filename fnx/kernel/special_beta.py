@@ -133,7 +133,7 @@ def _tail(
 def _series(
     q: Value, m: Value, x: Value, orders: tuple[Order, ...]
 ) -> dict[Order, Value]:
-    """q sum of (1 - m)_k x^k / (k! (q + k)) over k > 0, and its derivatives."""
+    """Q sum of (1 - m)_k x^k / (k! (q + k)) over k > 0, and its derivatives."""
     top = max(j for _, j in orders)
 
     def step(k: Value, *state: Value) -> tuple[tuple[Value, ...], Value]:
@@ -193,7 +193,7 @@ def _product(
 
 
 def _needed(order: Order) -> tuple[Order, ...]:
-    """The derivatives of the integral that one of the product needs, the lower first."""
+    """The derivatives of the integral that one of the product needs, lower first."""
     i, j = order
     return tuple([(n, m) for n, m in _ORDERS if n <= i and m <= j])
 
@@ -352,3 +352,28 @@ def beta_pdf(a: Value, b: Value, x: Value) -> Value:
 def betainc(a: Value, b: Value, x: Value) -> Value:
     """I_x(a, b), the regularized incomplete beta function."""
     return betainc_derivative(a, b, x, 0, 0)
+
+
+def betainc_10(a: Value, b: Value, x: Value) -> Value:
+    """The derivative of I_x(a, b) in a."""
+    return betainc_derivative(a, b, x, 1, 0)
+
+
+def betainc_01(a: Value, b: Value, x: Value) -> Value:
+    """The derivative of I_x(a, b) in b."""
+    return betainc_derivative(a, b, x, 0, 1)
+
+
+def betainc_20(a: Value, b: Value, x: Value) -> Value:
+    """The second derivative of I_x(a, b) in a."""
+    return betainc_derivative(a, b, x, 2, 0)
+
+
+def betainc_11(a: Value, b: Value, x: Value) -> Value:
+    """The derivative of I_x(a, b) in a and b."""
+    return betainc_derivative(a, b, x, 1, 1)
+
+
+def betainc_02(a: Value, b: Value, x: Value) -> Value:
+    """The second derivative of I_x(a, b) in b."""
+    return betainc_derivative(a, b, x, 0, 2)

@@ -1,7 +1,8 @@
 """Relatives of the error function: erfcx, ndtri, Dawson's integral, Owen's T.
 
-Derivatives are of families that are closed under them and lose no digits: the moments
-2/sqrt(pi) integral t^n exp(-t^2 - 2xt) dt of erfcx, the derivatives of Dawson's integral.
+Derivatives are of families that are closed under them: the moments 2/sqrt(pi) integral
+t^n exp(-t^2 - 2xt) dt of erfcx lose no digits, those of Dawson's integral about
+2x^2 units where x is between 1 and 6.
 Receives and gives `Value`s of float64; next: `special_integral.py`.
 """
 

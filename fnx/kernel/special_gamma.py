@@ -18,6 +18,7 @@ from fnx.kernel.routine import branch, repeat
 from fnx.kernel.special_tools import (
     LARGE,
     expm1_rest,
+    horner,
     lgamma1p,
     log1p_rest,
     log_minus_digamma,
@@ -115,7 +116,7 @@ def _fraction(a: Value, x: Value) -> Value:
 
 
 def _series(a: Value, x: Value, count: int) -> Values:
-    """sum of (-x)^k / (k! (a + k)) over k > 0, and its derivatives in a."""
+    """Sum of (-x)^k / (k! (a + k)) over k > 0, and its derivatives in a."""
 
     def step(k: Value, term: Value, *sums: Value) -> tuple[Values, Value]:
         term = term * (-x / k)
@@ -140,7 +141,7 @@ def _leibniz(factors: Values, sums: Values) -> Value:
 
 
 def _powers(one: Value, slope: Value, bend: Value | None, order: int) -> Values:
-    """exp(g)'s derivatives over exp(g), where g has this slope and second derivative."""
+    """The derivatives of exp(g) over exp(g), given those of g."""
     factors = [one]
     if order > 0:
         factors.append(slope)
@@ -275,3 +276,42 @@ def random_gamma_grad(a: Value, x: Value) -> Value:
         return -x * _derivative_over_density(a, x, 1)
 
     return _guarded(a, x, 0.0, 0.0, inside)
+
+
+def poisson_entropy(mu: Value, n: Value) -> Value:
+    """The derivative of order n <= 2 of the entropy of Poisson's distribution in mu.
+
+    It is mu - mu log(mu) + E log(k!), and the derivative of an expectation is that of
+    the difference: E log(k + 1), E log((k + 2) / (k + 1)).
+    """
+
+    def term(k: Value) -> Value:
+        one, two = (k + 1.0).op("log"), (1.0 / (k + 1.0)).op("log1p")
+        return select(n < 1.0, (k + 1.0).op("lgamma"), select(n < 2.0, one, two))
+
+    def summed() -> Value:
+        def step(k: Value, share: Value, total: Value) -> tuple[Values, Value]:
+            total = fma(share, term(k), total)
+            k = k + 1.0
+            share = share * mu / k
+            return (k, share, total), (k < mu) | (share > 1e-18)
+
+        total = repeat((mu.like(0.0), (-mu).op("exp"), 0.0), step, 2000)[2]
+        log = mu.op("log")
+        rest = select(n < 1.0, mu - mu * log, select(n < 2.0, -log, -1.0 / mu))
+        return total + rest
+
+    def large() -> Value:
+        # log(2 pi e mu)/2 - 1/(12 mu) - 1/(24 mu^2) - 19/(360 mu^3) - 9/(80 mu^4)
+        z = 1.0 / mu
+        series = horner(z, [0.0, -1 / 12, -1 / 24, -19 / 360, -9 / 80])
+        slope = z * z * horner(z, [1 / 12, 2 / 24, 3 * 19 / 360, 4 * 9 / 80])
+        bend = -z * z * z * horner(z, [2 / 12, 6 / 24, 12 * 19 / 360, 20 * 9 / 80])
+        value = 0.5 * (2 * math.pi * math.e * mu).op("log") + series
+        first, second = fma(z, 0.5, slope), fma(z * z, -0.5, bend)
+        return select(n < 1.0, value, select(n < 2.0, first, second))
+
+    value = branch(mu < 500.0, summed, large)
+    at_zero = select(n < 1.0, 0.0, select(n < 2.0, mu.like(math.inf), -math.inf))
+    value = select(mu.equals(0.0), at_zero, value)
+    return select(mu >= 0.0, value, math.nan)

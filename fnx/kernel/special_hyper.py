@@ -13,19 +13,9 @@ from collections.abc import Sequence
 
 from fnx.kernel.math_value import Value, fma, select
 from fnx.kernel.routine import branch, repeat
-from fnx.kernel.special_tools import is_whole
+from fnx.kernel.special_tools import gamma_sign, is_whole
 
 Values = tuple[Value, ...]
-
-
-def gamma_sign(x: Value) -> Value:
-    """The sign of gamma(x); at 0 that of the zero, NaN at negative integers."""
-    floor = x.op("floor")
-    odd = (0.5 * floor).op("floor").differs(0.5 * floor)
-    sign = select((x < 0.0) & odd, x.like(-1.0), 1.0)
-    sign = select(x.equals(0.0), x.like(1.0).copysign(x), sign)
-    pole = (x < 0.0) & is_whole(x)
-    return select(pole, math.nan, select(x.equals(x), sign, x))
 
 
 def _series(

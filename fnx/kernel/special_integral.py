@@ -171,7 +171,7 @@ def _si_ci_far(t: Value) -> tuple[Value, Value]:
 
 
 def _sum_of(t: Value, first: Value, start: float) -> Value:
-    """first + sum of (-1)^j t^k / (k k!) over every other k from `start` on."""
+    """First + sum of (-1)^j t^k / (k k!) over every other k from `start` on."""
     square = -t * t
 
     def step(k: Value, term: Value, total: Value) -> tuple[Values, Value]:
@@ -409,3 +409,42 @@ def log1p_ratio(u: Value, n: Value) -> Value:
         return repeat((u.like(1.0), one, u.op("log1p") * inverse), step, 200)[2]
 
     return branch(abs(u) < 0.5, near, far)
+
+
+def expm1_ratio(t: Value, n: Value) -> Value:
+    """The derivative of order n of (exp(t) - 1) / t: sum of t^k / (k! (k + n + 1))."""
+    a = abs(t)
+
+    def right() -> Value:
+        def step(k: Value, term: Value, total: Value) -> tuple[Values, Value]:
+            term = term * (a / k)
+            part = term / (k + n + 1.0)
+            total = total + part
+            return (k + 1.0, term, total), part > 1e-18 * total
+
+        return repeat((a.like(1.0), 1.0, 1.0 / (n + 1.0)), step, 200)[2]
+
+    def left() -> Value:
+        # Kummer: exp(-a) sum of a^k / ((n + 1) … (n + k + 1)), of positive terms
+        def step(k: Value, term: Value, total: Value) -> tuple[Values, Value]:
+            term = term * (a / (n + k + 1.0))
+            total = total + term
+            return (k + 1.0, term, total), term > 1e-18 * total
+
+        first = 1.0 / (n + 1.0)
+        return repeat((a.like(1.0), first, first), step, 200)[2] * (-a).op("exp")
+
+    def far() -> Value:
+        # t f_n = exp(t) - n f_(n-1)
+        power = t.op("exp")
+
+        def step(k: Value, last: Value) -> tuple[Values, Value]:
+            following = select(k <= n, (power - k * last) / t, last)
+            return (k + 1.0, following), k < n
+
+        return repeat((t.like(1.0), t.op("expm1") / t), step, 200)[1]
+
+    def near() -> Value:
+        return branch(t < 0.0, left, right)
+
+    return branch(a < 30.0, near, far)

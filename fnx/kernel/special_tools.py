@@ -198,7 +198,7 @@ def lgamma_difference(z: Value, m: Value) -> Value:
 
 
 def betaln(a: Value, b: Value) -> Value:
-    """log |B(a, b)|."""
+    """Log |B(a, b)|."""
 
     def known() -> Value:
         swap = a < b
@@ -252,6 +252,52 @@ def gamma(x: Value) -> Value:
 
     zero = x.like(math.inf).copysign(x)
     return branch(x.equals(0.0), lambda: zero, nonzero)
+
+
+def gamma_sign(x: Value) -> Value:
+    """The sign of gamma(x); at 0 that of the zero, NaN at negative integers."""
+    floor = x.op("floor")
+    odd = (0.5 * floor).op("floor").differs(0.5 * floor)
+    sign = select((x < 0.0) & odd, x.like(-1.0), 1.0)
+    sign = select(x.equals(0.0), x.like(1.0).copysign(x), sign)
+    pole = (x < 0.0) & is_whole(x)
+    return select(pole, math.nan, select(x.equals(x), sign, x))
+
+
+def beta(a: Value, b: Value) -> Value:
+    """B(a, b), with its sign."""
+    sign = gamma_sign(a) * gamma_sign(b) * gamma_sign(a + b)
+    return sign * betaln(a, b).op("exp")
+
+
+def poch(z: Value, m: Value) -> Value:
+    """gamma(z + m) / gamma(z), 1 for m = 0."""
+    sign = gamma_sign(z + m) * gamma_sign(z)
+    value = sign * lgamma_difference(z, m).op("exp")
+    return select(m.equals(0.0), select(z.equals(z), 1.0, z), value)
+
+
+def combinations(n: Value, k: Value) -> Value:
+    """gamma(n + 1) / (gamma(k + 1) gamma(n - k + 1)) for 0 <= k <= n, else 0."""
+    inside = (k <= n) & (n >= 0.0) & (k >= 0.0)
+
+    def chosen() -> Value:
+        fewer = n - k
+        small = select(k < fewer, k, fewer)
+
+        def step(i: Value, product: Value) -> tuple[tuple[Value, Value], Value]:
+            going = i <= small
+            value = select(going, product * (n - small + i) / i, product)
+            return (i + 1.0, value), i < small
+
+        whole = is_whole(n) & is_whole(k) & (small < 50.0)
+        general = (-betaln(fewer + 1.0, k + 1.0)).op("exp") / (n + 1.0)
+        return branch(
+            whole, lambda: repeat((n.like(1.0), 1.0), step, 50)[1], lambda: general
+        )
+
+    missing = select(n.equals(n) & k.equals(k), 0.0, n + k)
+    return branch(inside, chosen, lambda: missing)
 
 
 # ---------------------------------------------------------------- quadrature

@@ -1,7 +1,7 @@
 """Hurwitz' zeta function and its derivatives in s, and polygamma by it.
 
-A sum up to where Euler and Maclaurin's series is precise; a negative q with an integer s
-is reflected. Receives and gives `Value`s of float64; next: `special_bessel.py`.
+A sum up to where Euler and Maclaurin's series is precise; a negative q with an integer
+s is reflected. Receives and gives `Value`s of float64; next: `special_bessel.py`.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def zeta_positive(s: Value, q: Value, order: int) -> Value:
 def zeta_derivative(s: Value, q: Value, order: int) -> Value:
     """The derivative of some order (0 to 2) of zeta(s, q) in s.
 
-    Infinite at s = 1 and where q is 0, -1, …; NaN for s < 1, and for a negative q unless
-    s is an integer (and of order 0).
+    Infinite at s = 1 and where q is 0, -1, …; NaN for s < 1, and for a negative q
+    unless s is an integer (and of order 0).
     """
 
     def negative() -> Value:
@@ -94,6 +94,21 @@ def zeta_derivative(s: Value, q: Value, order: int) -> Value:
 
     nan = s.like(math.nan)
     return branch(s > 1.0, above, below)
+
+
+def zeta(s: Value, q: Value) -> Value:
+    """Hurwitz' zeta function."""
+    return zeta_derivative(s, q, 0)
+
+
+def zeta_1(s: Value, q: Value) -> Value:
+    """The derivative of zeta(s, q) in s."""
+    return zeta_derivative(s, q, 1)
+
+
+def zeta_2(s: Value, q: Value) -> Value:
+    """The second derivative of zeta(s, q) in s."""
+    return zeta_derivative(s, q, 2)
 
 
 def polygamma(n: Value, x: Value) -> Value:

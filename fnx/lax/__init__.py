@@ -153,6 +153,19 @@ from fnx.lax.reducing import (
     sort_key_val,
     top_k,
 )
+from fnx.lax.special import (
+    bessel_i0e,
+    bessel_i1e,
+    betainc,
+    digamma,
+    igamma,
+    igamma_grad_a,
+    igammac,
+    lgamma,
+    polygamma,
+    random_gamma_grad,
+    zeta,
+)
 from fnx.lax.structure import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -212,6 +225,18 @@ from fnx.numpy.shaping import broadcast_shapes
 
 __all__ = [
     "AccuracyMode",
+    # special functions
+    "lgamma",
+    "digamma",
+    "polygamma",
+    "igamma",
+    "igammac",
+    "igamma_grad_a",
+    "random_gamma_grad",
+    "betainc",
+    "zeta",
+    "bessel_i0e",
+    "bessel_i1e",
     "ConvDimensionNumbers",
     "ConvGeneralDilatedDimensionNumbers",
     "DotAlgorithm",

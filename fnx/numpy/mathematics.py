@@ -31,6 +31,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops import parts
 from fnx.ops.arithmetic import add, eq, mul, neg, select, sub
 from fnx.ops.shape import full
+from fnx.ops.special import bessel_i
 
 # ---------------------------------------------------------------- powers and products
 
@@ -313,6 +314,16 @@ def sinc(x: ArrayLike, /) -> Array:
     safe = select(at_zero, 1, angle)
     series = sub(1, ops.div(ops.square(angle), 6))
     return select(at_zero, series, ops.div(ops.sin(safe), safe))
+
+
+@becomes_native
+def i0(x: ArrayLike) -> Array:
+    """The modified Bessel function of the first kind of order 0.
+
+    >>> i0(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bessel_i(_inexact("i0", x), order=0)
 
 
 @becomes_native

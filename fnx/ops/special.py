@@ -1,6 +1,6 @@
-"""Special functions as primitives, a row each, with derivatives in all their arguments.
+"""Special functions as primitives, a row each, with derivatives in all arguments.
 
-Gamma, beta, zeta, Bessel, error and hypergeometric functions and their kin. They compute
+Gamma, beta, zeta, Bessel, error, hypergeometric functions and their kin. They compute
 in float64 whatever the dtype is, and round the result once. Where a derivative written
 with the function itself would cancel, it is a member of a family of its own with an
 integer `order` (`bessel_moment`, `erfcx_moment`, `dawsn_derivative`, …).
@@ -28,6 +28,7 @@ from fnx.ops.elementwise import (
     lt,
     sign,
     sin,
+    sqrt,
 )
 from fnx.ops.elementwise import square as squared
 from fnx.ops.families import COMPLEX, FLOAT, Stepwise
@@ -70,9 +71,12 @@ def _refused(name: str, argument: str) -> Partial:
     """The derivative that a function does not have."""
 
     def partial(*operands: Any, **params: Any) -> Any:
-        raise errors.MissingRule(
-            f"{name}: there is no derivative in {argument} of this order. "
-            "fnx.lax.stop_gradient holds the argument fixed."
+        raise errors.ArgumentError(
+            errors.explain(
+                f"a derivative of {name} in {argument}",
+                "fnx has none of this order",
+                "hold the argument fixed with fnx.lax.stop_gradient",
+            )
         )
 
     return partial
@@ -112,6 +116,21 @@ betaln = _special(
     "betaln",
     lambda out, a, b: neg(_digamma_step(a, b)),
     lambda out, a, b: neg(_digamma_step(b, a)),
+)
+beta = _special(
+    "beta",
+    lambda out, a, b: neg(mul(out, _digamma_step(a, b))),
+    lambda out, a, b: neg(mul(out, _digamma_step(b, a))),
+)
+combinations = _special(
+    "combinations",
+    lambda out, n, k: mul(out, _digamma_step(add(sub(n, k), 1), k)),
+    lambda out, n, k: mul(out, sub(digamma(add(sub(n, k), 1)), digamma(add(k, 1)))),
+)
+poch = _special(
+    "poch",
+    lambda out, z, m: mul(out, _digamma_step(z, m)),
+    lambda out, z, m: mul(out, digamma(add(z, m))),
 )
 # lgamma(z + m) - lgamma(z)
 lgamma_difference = _special(
@@ -173,6 +192,16 @@ igamma_ratio_aa = _special(
     _refused("random_gamma_grad", "a"),
     _refused("random_gamma_grad", "the sample"),
 )
+
+
+def _entropy_slope(out: Any, mu: Any, order: int) -> Any:
+    if order == 2:
+        _refused("poisson.entropy", "mu")()
+    return poisson_entropy(mu, order=order + 1)
+
+
+# the derivative of some order of the entropy of Poisson's distribution
+poisson_entropy: Smooth = _special("poisson_entropy", _entropy_slope)
 
 
 class _BetaDerivative(Smooth):
@@ -297,6 +326,34 @@ bessel_i: Smooth = _special(
         0.5,
     ),
 )
+# J_n(x) for a constant order n >= 0
+bessel_j: Smooth = _special(
+    "bessel_j", lambda out, x, order: _bessel_j_slope(x, order), bounded=True
+)
+
+
+def _bessel_j_slope(x: Any, order: int) -> Any:
+    if order == 0:
+        return neg(bessel_j(x, order=1))
+    return mul(sub(bessel_j(x, order=order - 1), bessel_j(x, order=order + 1)), 0.5)
+
+
+def _sphere_slope(out: Any, n: Any, m: Any, theta: Any) -> Any:
+    """Half the difference of the neighbours in m, which the ladder operators give."""
+    up = sqrt(mul(sub(n, m), add(add(n, m), 1)))
+    down = sqrt(mul(add(n, m), add(sub(n, m), 1)))
+    above = mul(up, legendre_on_sphere(n, add(m, 1), theta))
+    below = mul(down, legendre_on_sphere(n, sub(m, 1), theta))
+    return mul(sub(above, below), 0.5)
+
+
+# the spherical harmonic of degree n and order m at (theta, 0)
+legendre_on_sphere: Smooth = _special(
+    "legendre_on_sphere",
+    _refused("sph_harm_y", "n"),
+    _refused("sph_harm_y", "m"),
+    _sphere_slope,
+)
 # 1/pi integral (1 - cos t)^order exp(-|x| (1 - cos t)) dt over 0 < t < pi
 bessel_moment: Smooth = _special(
     "bessel_moment",
@@ -376,6 +433,11 @@ sin_ratio: Smooth = _special(
 log1p_ratio: Smooth = _special(
     "log1p_ratio", lambda out, x, order: log1p_ratio(x, order=order + 1)
 )
+# (exp(t) - 1) / t and its derivatives; log(1 + u) - u
+expm1_ratio: Smooth = _special(
+    "expm1_ratio", lambda out, t, order: expm1_ratio(t, order=order + 1)
+)
+log1p_rest = _special("log1p_rest", lambda out, u: neg(div(u, add(u, 1))))
 sine_integral = _special(
     "sine_integral", lambda out, x: sin_ratio(x, order=0), bounded=True
 )

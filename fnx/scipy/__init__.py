@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fnx.scipy import fft, linalg, signal, sparse
+    from fnx.scipy import fft, linalg, signal, sparse, special, stats
 
-__all__ = ["fft", "linalg", "signal", "sparse"]
+__all__ = ["fft", "linalg", "signal", "sparse", "special", "stats"]
 
 
 def __getattr__(name: str) -> Any:
