@@ -32,6 +32,7 @@ from fnx.nn.activations import (
     swish,
     tanh,
 )
+from fnx.nn.attention import dot_product_attention, scaled_matmul
 from fnx.nn.normalizing import (
     log_softmax,
     logmeanexp,
@@ -43,6 +44,7 @@ from fnx.nn.normalizing import (
 
 __all__ = [
     "celu",
+    "dot_product_attention",
     "elu",
     "gelu",
     "glu",
@@ -62,6 +64,7 @@ __all__ = [
     "one_hot",
     "relu",
     "relu6",
+    "scaled_matmul",
     "selu",
     "sigmoid",
     "silu",

@@ -2,13 +2,15 @@
 
 Receives arrays and axes, gives arrays. The shift by the maximum is part of what is
 differentiated: so the derivative for a class that takes nearly everything is computed
-from the others, and keeps its relative precision. Next on the walk: `initializers.py`.
+from the others, and keeps its relative precision. Next on the walk: `attention.py`.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import ml_dtypes
 
 from fnx import dtypes
 from fnx.api.promote import becomes_native
@@ -49,6 +51,12 @@ def _argument(
     return array, tuple(sorted(axes_tuple(function, axis, array.ndim)))
 
 
+def _bounded(x: Array) -> Array:
+    """X with the largest number for inf: what is infinitely likely shares equally."""
+    infinity = ml_dtypes.finfo(x.dtype).max
+    return ops.clamp(-math.inf, x, float(infinity))
+
+
 def _shifted(x: Array, axes: Axes) -> tuple[Array, Array, Array]:
     """X minus its maximum (if that is finite), the maximum, and what was subtracted."""
     top = reduce_max(x, axes=axes)
@@ -73,12 +81,14 @@ def _log_of_sum(x: Array, shifted: Array, top: Array, axes: Axes) -> Array:
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """exp(x) divided by its sum over an axis (or axes); 0 where `where` leaves out.
 
+    Infinite elements share the whole equally; of all -inf it is NaN.
+
     >>> import numpy as np
     >>> softmax(np.zeros(2)).tolist()
     [0.5, 0.5]
     """
     array, axes = _argument("softmax", x, axis, where)
-    shifted, _, _ = _shifted(array, axes)
+    shifted, _, _ = _shifted(_bounded(array), axes)
     terms = ops.exp(shifted)
     total = reduce_sum(terms, axes=axes)
     out = ops.div(terms, restored(total, axes, array.shape))
@@ -94,9 +104,16 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     [0.0, -800.0]
     """
     array, axes = _argument("log_softmax", x, axis, where)
-    shifted, top, _ = _shifted(array, axes)
-    total = _log_of_sum(array, shifted, top, axes)
+    bounded = _bounded(array)
+    shifted, top, _ = _shifted(bounded, axes)
+    total = _log_of_sum(bounded, shifted, top, axes)
     out = sub(shifted, restored(total, axes, array.shape))
+    # Beside an infinite element the others have no chance at all.
+    infinite = eq(reduce_max(array, axes=axes), math.inf)
+    hopeless = parts.and_(
+        restored(infinite, axes, array.shape), ops.lt(array, math.inf)
+    )
+    out = select(hopeless, -math.inf, out)
     return out if where is None else choose_where(where, out, -math.inf)
 
 

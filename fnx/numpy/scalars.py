@@ -172,8 +172,7 @@ def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:
     >>> promote_types("int32", "float16")
     dtype('float16')
     """
-    pairs = [(dtypes.as_dtype(t), t in (int, float, complex)) for t in (a, b)]
-    return dtypes.promote(*pairs)[0]
+    return dtypes.promote(*[(dtypes.as_dtype(t), _is_weak(t)) for t in (a, b)])[0]
 
 
 def result_type(*args: Any) -> np.dtype[Any]:
@@ -187,7 +186,7 @@ def result_type(*args: Any) -> np.dtype[Any]:
 
 def _typed(arg: Any) -> tuple[np.dtype[Any], bool]:
     if isinstance(arg, str | type | np.dtype | ScalarType):
-        return dtypes.as_dtype(arg), arg in (int, float, complex)
+        return dtypes.as_dtype(arg), _is_weak(arg)
     return pair(read("result_type", arg))
 
 
@@ -241,3 +240,8 @@ def iscomplexobj(x: Any) -> bool:
 def isrealobj(x: Any) -> bool:
     """Whether the dtype is not complex."""
     return not iscomplexobj(x)
+
+
+def _is_weak(dtype: Any) -> bool:
+    """Whether it is a Python type; a dtype is only equal to the one that it holds."""
+    return any(dtype is kind for kind in (int, float, complex))

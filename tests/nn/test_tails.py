@@ -180,3 +180,33 @@ def test_logsumexp_of_infinities():
     assert nn.softmax(x).tolist() == [0.0, 1.0]
     assert nn.logsumexp(fnp.array([inf, 0.0])) == inf
     assert nn.logsumexp(fnp.zeros(0)) == -inf
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_softmax_beside_infinities(dtype):
+    """Infinite elements share the whole; the derivative is that of a saturated one."""
+    inf, nan = np.inf, np.nan
+    largest = float(np.finfo(dtype).max)
+    rows = {
+        (inf, 0, -inf): [1, 0, 0],
+        (inf, inf, 0): [0.5, 0.5, 0],
+        (inf, largest / 2, 1): [1, 0, 0],
+        (largest, 0, -largest): [1, 0, 0],
+        (-inf, -inf, 0): [0, 0, 1],
+        (nan, 0, 1): [nan, nan, nan],
+        (inf, nan, 1): [nan, nan, nan],
+    }
+    for row, want in rows.items():
+        x, want = fnp.array(np.array(row, dtype)), np.array(want, dtype)
+        for function in (nn.softmax, fnx.jit(nn.softmax)):
+            np.testing.assert_array_equal(function(x), want)
+        with np.errstate(divide="ignore"):
+            logs = np.log(want)
+        if row != (largest, 0, -largest):
+            np.testing.assert_allclose(nn.log_softmax(x), logs, 2e-3)
+        if not np.isnan(want).any() and inf in row:
+            wanted = want * (row[0] == row[1]) * [0.5, -0.5, 0]
+            got = fnx.grad(lambda y: nn.softmax(y)[0])(x)
+            np.testing.assert_array_equal(got * np.isfinite(x), 0 * wanted)
+    empty = nn.softmax(fnp.zeros((2, 0), dtype))
+    assert empty.shape == (2, 0)
