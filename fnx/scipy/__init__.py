@@ -10,9 +10,31 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fnx.scipy import fft, linalg, signal, sparse, special, stats
+    from fnx.scipy import (
+        cluster,
+        fft,
+        integrate,
+        interpolate,
+        linalg,
+        ndimage,
+        signal,
+        sparse,
+        special,
+        stats,
+    )
 
-__all__ = ["fft", "linalg", "signal", "sparse", "special", "stats"]
+__all__ = [
+    "cluster",
+    "fft",
+    "integrate",
+    "interpolate",
+    "linalg",
+    "ndimage",
+    "signal",
+    "sparse",
+    "special",
+    "stats",
+]
 
 
 def __getattr__(name: str) -> Any:
