@@ -44,11 +44,30 @@ if TYPE_CHECKING:
         random,
         scipy,
         sharding,
+        stages,
         testing,
         tree_util,
     )
     from fnx.api.callbacks import effects_barrier, io_callback, pure_callback
     from fnx.api.closures import closure_convert, custom_gradient
+    from fnx.api.contexts import (
+        check_tracer_leaks,
+        default_matmul_precision,
+        empty_ref,
+        enable_checks,
+        enable_x64,
+        ensure_compile_time_eval,
+        free_ref,
+        host_count,
+        host_id,
+        host_ids,
+        live_arrays,
+        no_tracing,
+        numpy_dtype_promotion,
+        numpy_rank_promotion,
+        print_environment_info,
+        process_indices,
+    )
     from fnx.api.custom import custom_jvp, custom_vjp
     from fnx.api.custom_rule import custom_rule, linear_call
     from fnx.api.derivatives import jvp, linear_transpose, linearize, vjp
@@ -74,7 +93,7 @@ if TYPE_CHECKING:
     from fnx.api.misses import no_recompile
     from fnx.api.passes import fwd_and_bwd, hvp
     from fnx.api.pmap import pmap
-    from fnx.api.refs import freeze, new_ref
+    from fnx.api.refs import Ref, freeze, new_ref
     from fnx.api.remat import checkpoint, remat
     from fnx.api.scopes import named_call, named_scope
     from fnx.api.shard_map import make_mesh, shard_map
@@ -118,12 +137,17 @@ _LAZY_MODULES = (
     "random",
     "sharding",
     "scipy",
+    "stages",
     "testing",
     "tree_util",
 )
 _LAZY_NAMES = {
     "fnx.api.callbacks": "effects_barrier io_callback pure_callback",
     "fnx.api.closures": "closure_convert custom_gradient",
+    "fnx.api.contexts": """check_tracer_leaks default_matmul_precision empty_ref
+        enable_checks enable_x64 ensure_compile_time_eval free_ref host_count host_id
+        host_ids live_arrays no_tracing numpy_dtype_promotion numpy_rank_promotion
+        print_environment_info process_indices""",
     "fnx.api.custom": "custom_jvp custom_vjp",
     "fnx.api.custom_rule": "custom_rule linear_call",
     "fnx.api.derivatives": "jvp linear_transpose linearize vjp",
@@ -138,7 +162,7 @@ _LAZY_NAMES = {
     "fnx.api.misses": "no_recompile",
     "fnx.api.passes": "fwd_and_bwd hvp",
     "fnx.api.pmap": "pmap",
-    "fnx.api.refs": "freeze new_ref",
+    "fnx.api.refs": "Ref freeze new_ref",
     "fnx.api.remat": "checkpoint remat",
     "fnx.api.scopes": "named_call named_scope",
     "fnx.api.shard_map": "make_mesh shard_map",
@@ -157,11 +181,13 @@ __all__ = [
     "Device",
     "NamedSharding",
     "Shard",
+    "Ref",
     "ShapeDtypeStruct",
     "ad_checkpoint",
     "block_until_ready",
     "cache",
     "check",
+    "check_tracer_leaks",
     "checkify",
     "checking_leaks",
     "checkpoint",
@@ -182,6 +208,7 @@ __all__ = [
     "default_backend",
     "default_device",
     "default_dtypes",
+    "default_matmul_precision",
     "device_count",
     "device_get",
     "device_put",
@@ -191,6 +218,10 @@ __all__ = [
     "dlpack",
     "doctor",
     "effects_barrier",
+    "empty_ref",
+    "enable_checks",
+    "enable_x64",
+    "ensure_compile_time_eval",
     "errors",
     "eval_shape",
     "experimental",
@@ -198,10 +229,14 @@ __all__ = [
     "extend",
     "flatten_util",
     "float0",
+    "free_ref",
     "freeze",
     "fwd_and_bwd",
     "grad",
     "hessian",
+    "host_count",
+    "host_id",
+    "host_ids",
     "hvp",
     "image",
     "implicit",
@@ -217,6 +252,7 @@ __all__ = [
     "linear_call",
     "linear_transpose",
     "linearize",
+    "live_arrays",
     "local_device_count",
     "local_devices",
     "log_compiles",
@@ -227,12 +263,17 @@ __all__ = [
     "new_ref",
     "nn",
     "no_recompile",
+    "no_tracing",
     "num_threads",
     "numpy",
+    "numpy_dtype_promotion",
+    "numpy_rank_promotion",
     "optim",
     "pmap",
+    "print_environment_info",
     "process_count",
     "process_index",
+    "process_indices",
     "pure_callback",
     "random",
     "remat",
@@ -242,6 +283,7 @@ __all__ = [
     "sharding",
     "sparse_hessian",
     "sparse_jacobian",
+    "stages",
     "testing",
     "tree",
     "tree_util",

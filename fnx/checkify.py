@@ -14,9 +14,16 @@ from fnx.api.checks import (
     nan_checks,
     user_checks,
 )
+from fnx.control.findings import Kinds as ErrorCategory
+from fnx.errors import CheckError as JaxRuntimeError
+
+init_error = Error(0, (), ())
+"""No error: what a function that has been checked begins with."""
 
 __all__ = [
     "Error",
+    "ErrorCategory",
+    "JaxRuntimeError",
     "all_checks",
     "automatic_checks",
     "check",
@@ -26,6 +33,7 @@ __all__ = [
     "div_checks",
     "float_checks",
     "index_checks",
+    "init_error",
     "nan_checks",
     "user_checks",
 ]

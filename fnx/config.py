@@ -50,6 +50,32 @@ class Option:
         return bool(number) if isinstance(self.default, bool) else number
 
 
+class ChoiceOption(Option):
+    """One of several names; `None` is one where it is the default."""
+
+    __slots__ = ("names",)
+    names: tuple[str, ...]
+
+    def __init__(
+        self, default: str | None, meaning: str, names: tuple[str, ...], variable: str
+    ) -> None:
+        super().__init__(default, meaning, variable)
+        object.__setattr__(self, "names", names)
+
+    def validate(self, name: str, value: object) -> Any:
+        """The value, if it is one of the names."""
+        if value == self.default or value in self.names:
+            return value
+        known = ", ".join(map(repr, self.names))
+        raise OptionError(
+            f"fnx.config.{name} is one of {known} ({self.meaning}), not {value!r}."
+        )
+
+    def parse(self, text: str) -> Any:
+        """The name; the default is said by an empty text."""
+        return text.strip() or self.default
+
+
 class DeviceOption(Option):
     """A device, or the name of a platform or device ("cpu", "gpu", "cuda:1")."""
 
@@ -109,6 +135,24 @@ OPTIONS: Mapping[str, Option] = {
         "calls of jitted functions that are traced anew say why on standard error",
         variable="FNX_EXPLAIN_CACHE_MISSES",
     ),
+    "numpy_dtype_promotion": ChoiceOption(
+        "standard",
+        "what arrays of different dtypes have in common; strict: nothing",
+        ("standard", "strict"),
+        "FNX_NUMPY_DTYPE_PROMOTION",
+    ),
+    "numpy_rank_promotion": ChoiceOption(
+        "allow",
+        "whether arrays of different ranks are broadcast",
+        ("allow", "warn", "raise"),
+        "FNX_NUMPY_RANK_PROMOTION",
+    ),
+    "default_matmul_precision": ChoiceOption(
+        None,
+        "the precision of products that ask for none",
+        ("default", "high", "highest"),
+        "FNX_DEFAULT_MATMUL_PRECISION",
+    ),
     "default_device": DeviceOption(
         None,
         "where programs run; None is the first GPU, if there is one, else the CPU",
@@ -145,6 +189,8 @@ busy: list[None] = []
 threads: list[int] = [1]
 
 _WATCHES = ("debug_nans", "debug_infs")
+# What a trace depends on, besides strong_zero, which native calls know.
+_TRACED = ("numpy_dtype_promotion", "numpy_rank_promotion", "default_matmul_precision")
 
 # What is called, without arguments, after an option has another value.
 changed: dict[str, Callable[[], None]] = {}
@@ -171,6 +217,9 @@ class Config:
     debug_infs: bool
     log_compiles: bool
     explain_cache_misses: bool
+    numpy_dtype_promotion: str
+    numpy_rank_promotion: str
+    default_matmul_precision: str | None
     default_device: Any
     cpu_devices: int
     collective_timeout: int
@@ -191,8 +240,10 @@ class Config:
             object.__setattr__(self, name, option.validate(name, value))
             if name == "debug":
                 hide_frames(self.debug == 0)
-            if name in _WATCHES and value != before:
-                busy.append(None) if value else busy.pop()
+            if name in (*_WATCHES, *_TRACED):
+                usual = option.default
+                if (value == usual) != (before == usual):
+                    busy.pop() if value == usual else busy.append(None)
             if name in changed and value != before:
                 changed[name]()
 
@@ -229,6 +280,16 @@ class Config:
 
 config = Config()
 """The options of this process."""
+
+
+def traced_options() -> tuple[Any, ...]:
+    """The options that a trace depends on: a part of what its program is known by."""
+    return (
+        config.strong_zero,
+        config.numpy_dtype_promotion,
+        config.numpy_rank_promotion,
+        config.default_matmul_precision,
+    )
 
 
 def watching() -> bool:

@@ -62,9 +62,14 @@ def doctor() -> Report:
     >>> report.findings[0].what
     'fnx'
     """
-    report = Report((*_versions(), *_cpu(), *_caches(), *_devices(), _default_device()))
-    print(report)
-    return report
+    found = report()
+    print(found)
+    return found
+
+
+def report() -> Report:
+    """What `doctor` prints."""
+    return Report((*_versions(), *_cpu(), *_caches(), *_devices(), _default_device()))
 
 
 def _versions() -> list[Finding]:

@@ -72,6 +72,9 @@ def signature(
         {
             "fnx.default_dtypes": default_bits(),
             "fnx.config.strong_zero": config.strong_zero,
+            "fnx.config.numpy_dtype_promotion": config.numpy_dtype_promotion,
+            "fnx.config.numpy_rank_promotion": config.numpy_rank_promotion,
+            "fnx.config.default_matmul_precision": config.default_matmul_precision,
             "the bound axes": dict(bound_axes()),
             "the device": shown(placement),
         },

@@ -38,7 +38,7 @@ from fnx.api.static import (
     check_hashable,
     read_options,
 )
-from fnx.config import config
+from fnx.config import config, traced_options
 from fnx.control.call import call
 from fnx.core import hooks
 from fnx.core.array import Array
@@ -183,7 +183,7 @@ class Jitted:
             tuple([leaf.type for leaf in leaves]),
             divided.key,
             default_bits(),
-            config.strong_zero,
+            traced_options(),
             bound_axes(),
             None if usual or tracing() else self._placement(divided, leaves),
         )

@@ -17,7 +17,7 @@ from fnx.core.array import Array
 from fnx.lax.bits import reduce_precision
 from fnx.numpy.operands import DTypeLike, cast
 from fnx.ops import arithmetic
-from fnx.ops.dot import dot_general
+from fnx.ops.dot import PRECISION_ALIASES, dot_general
 from fnx.records import record
 
 Axes = tuple[Sequence[int], Sequence[int]]
@@ -33,16 +33,8 @@ class Precision(enum.StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Precision | None:
-        return _ALIASES.get(value)
-
-
-_ALIASES: dict[object, Precision] = {
-    "fastest": Precision.DEFAULT,
-    "bfloat16": Precision.DEFAULT,
-    "bfloat16_3x": Precision.HIGH,
-    "tensorfloat32": Precision.HIGH,
-    "float32": Precision.HIGHEST,
-}
+        found = PRECISION_ALIASES.get(str(value))
+        return None if found is None else cls(found)
 
 
 class DotAlgorithm(NamedTuple):
@@ -176,7 +168,7 @@ def _canonical(precision: Any) -> Any:
     if precision is DotAlgorithmPreset.DEFAULT:
         return None
     if isinstance(precision, str):
-        return str(_ALIASES.get(str(precision), precision))
+        return PRECISION_ALIASES.get(str(precision), str(precision))
     return precision
 
 

@@ -8,6 +8,7 @@ mistakes. Next on the walk: `creation.py`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.config import busy, config
 from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant, tracing
@@ -110,8 +112,35 @@ def promoted(
 ) -> tuple[list[Any], np.dtype[Any], bool]:
     """The arguments read, the dtype that they share, and whether it is weak."""
     values = [read(function, x, i) for i, x in enumerate(args)]
+    if busy and config.numpy_dtype_promotion == "strict":
+        _check_one_dtype(function, values)
     dtype, weak = dtypes.promote(*[pair(x) for x in values])
     return values, inexact_dtype(dtype, weak) if inexact else dtype, weak
+
+
+def _check_one_dtype(function: str, values: Sequence[Any]) -> None:
+    """Raises for arrays of different dtypes, where they are not promoted."""
+    strong = {x.dtype.name for x in values if isinstance(x, Array) and not x.weak_type}
+    if len(strong) > 1:
+        shown = " and ".join(sorted(strong))
+        raise errors.DTypeError(
+            f"{function}: {shown} have no dtype in common while "
+            "numpy_dtype_promotion is 'strict'; convert one of them"
+        )
+
+
+def _check_one_rank(function: str, shapes: set[Shape]) -> None:
+    """Warns or raises for arrays of different ranks, where that is asked for."""
+    ranks = {len(shape) for shape in shapes if shape}
+    if len(ranks) < 2:
+        return
+    text = (
+        f"{function}: arrays of ranks {sorted(ranks)} are broadcast, which "
+        f"numpy_rank_promotion={config.numpy_rank_promotion!r} is about; reshape one"
+    )
+    if config.numpy_rank_promotion == "raise":
+        raise errors.ShapeError(text)
+    warnings.warn(text, stacklevel=4)
 
 
 def operands(function: str, *args: Any, inexact: bool = False) -> list[Any]:
@@ -155,7 +184,10 @@ def common_shape(function: str, values: Sequence[Any]) -> Shape:
             shape = x.shape
     if same:
         return shape or ()
-    found = _broadcast(tuple([x.shape for x in values if isinstance(x, Array)]))
+    shapes = tuple([x.shape for x in values if isinstance(x, Array)])
+    if busy and config.numpy_rank_promotion != "allow":
+        _check_one_rank(function, set(shapes))
+    found = _broadcast(shapes)
     if found is None:
         types = [str(x.type) for x in values if isinstance(x, Array)]
         shown = ", ".join(types[:-1]) + f" and {types[-1]}"

@@ -25,7 +25,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import leibniz, plus
 from fnx.ops.convolution import Convolution, check_convolution
 from fnx.ops.dense import add_dense, is_dense, written_dense
-from fnx.ops.dot import DType, check_precision, product_dtype
+from fnx.ops.dot import DType, asked_precision, check_precision, product_dtype
 from fnx.ops.elementwise import convert
 from fnx.ops.families import NUMBER
 from fnx.ops.rearrange import Ints, inverse
@@ -63,7 +63,7 @@ class _Convolution(Primitive):
         params = {
             "convolution": convolution,
             "preferred_element_type": preferred_element_type,
-            "precision": precision,
+            "precision": asked_precision(precision),
         }
         return bind(self, (lhs, rhs), params)
 

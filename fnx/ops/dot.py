@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.config import config
 from fnx.core.layout import Layout
 from fnx.core.links import MOST, Links, aligned, numbered
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
@@ -41,6 +42,14 @@ from fnx.ops.shape import permute
 DType = np.dtype[Any]
 
 _PRECISIONS = (None, "default", "high", "highest")
+# What users also call them: by the dtype that float32 may be rounded to.
+PRECISION_ALIASES = {
+    "fastest": "default",
+    "bfloat16": "default",
+    "bfloat16_3x": "high",
+    "tensorfloat32": "high",
+    "float32": "highest",
+}
 
 
 class _DotGeneral(Primitive):
@@ -72,7 +81,7 @@ class _DotGeneral(Primitive):
             "contract": axis_pair(contract, "contract"),
             "batch": axis_pair(batch, "batch"),
             "preferred_element_type": preferred_element_type,
-            "precision": precision,
+            "precision": asked_precision(precision),
         }
         return bind(self, (x, y), params)
 
@@ -471,6 +480,11 @@ def _holds(preferred: DType, dtype: DType) -> bool:
     )
     same = any(is_kind(dtype) and is_kind(preferred) for is_kind in kinds)
     return same and preferred.itemsize >= dtype.itemsize
+
+
+def asked_precision(precision: Any) -> Any:
+    """The precision, or the default one where none is asked for."""
+    return config.default_matmul_precision if precision is None else precision
 
 
 def check_precision(asked: str, precision: Any) -> None:

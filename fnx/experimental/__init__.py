@@ -1,5 +1,6 @@
 """fnx.experimental: names that JAX has under `jax.experimental`, for ported scripts."""
 
 from fnx.api.callbacks import io_callback
+from fnx.experimental import checkify
 
-__all__ = ["io_callback"]
+__all__ = ["checkify", "io_callback"]
