@@ -14,6 +14,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.api.vmap import vmap
 from fnx.core.array import Array
+from fnx.core.trace import Tracer
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.counting import nonzero
 from fnx.numpy.creation import arange, asarray
@@ -158,6 +159,8 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """For each element the choice of that number; all are broadcast.
 
+    Known numbers out of range raise; traced ones give the first choice.
+
     >>> choose(np.array([1, 0]), [np.array([1, 2]), np.array([3, 4])]).tolist()
     [3, 2]
     """
@@ -170,6 +173,13 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
         number = mod(number, count)
     elif mode == "clip":
         number = clip(number, 0, count - 1)
+    elif not isinstance(number, Tracer):
+        wrong = np.asarray(number)
+        wrong = wrong[(wrong < 0) | (wrong >= count)]
+        if wrong.size:
+            raise errors.IndexOutOfRange(
+                f"choose: {int(wrong.flat[0])} is none of the {count} choices"
+            )
     for i, row in enumerate(rows[1:], 1):
         result = choose_where(equal(number, i), row, result)
     return result
