@@ -175,6 +175,8 @@ from fnx.numpy.mathematics import (
     sinc,
     square,
 )
+from fnx.numpy.namespace import VERSION as __array_api_version__
+from fnx.numpy.namespace import __array_namespace_info__
 from fnx.numpy.nan_reductions import (
     nanargmax,
     nanargmin,
@@ -476,6 +478,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "__array_api_version__",
+    "__array_namespace_info__",
     "ComplexWarning",
     "abs",
     "absolute",

@@ -92,7 +92,12 @@ def get(x: Array, index: Any) -> Array:
     """
     if index.__class__ is int and x.shape and -x.shape[0] <= index < x.shape[0]:
         return _row(x, index % x.shape[0])
-    return read_at(x, analyse(x, index))
+    try:
+        indexer = analyse(x, index)
+    except _Flag:
+        x, index = _without_flags(x, index)
+        indexer = analyse(x, index)
+    return read_at(x, indexer)
 
 
 def _row(x: Array, place: int) -> Array:
@@ -349,7 +354,7 @@ def _item(item: Any) -> list[Any]:
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
     if isinstance(item, bool | np.bool_):
-        raise errors.ArgumentError("a single bool is no index; use fnx.numpy.where")
+        raise _Flag("a single bool is no index here; use fnx.numpy.where")
     if isinstance(item, int):
         return [int(item)]
     if isinstance(item, list | tuple):
@@ -405,9 +410,48 @@ def _places_of(mask: Array) -> list[_Places]:
             f" {error}\n  Use fnx.numpy.where(mask, x, y), or x.at[mask].set(scalar)."
         ) from None
     if not values.ndim:
-        raise errors.ArgumentError("a mask of rank 0 is no index; use fnx.numpy.where")
+        raise _Flag("a mask of rank 0 is no index here; use fnx.numpy.where")
     places = [from_numpy(i.astype(dtypes.default_int())) for i in values.nonzero()]
     return [_Places(i, n) for i, n in zip(places, values.shape, strict=True)]
+
+
+class _Flag(errors.ArgumentError):
+    """A mask of rank 0 in an index: reading knows it, writing does not."""
+
+
+def _is_flag(item: Any) -> bool:
+    if isinstance(item, bool | np.bool_):
+        return True
+    is_array = isinstance(item, Array | np.ndarray) and not item.shape
+    return is_array and item.dtype == dtypes.bool_
+
+
+def _without_flags(x: Array, index: Any) -> tuple[Array, tuple[Any, ...]]:
+    """The array with an axis of size 1 for each mask of rank 0, and places there.
+
+    A mask that holds takes the one place, one that does not takes none.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    free = x.ndim - sum([_consumed(item) for item in items if item is not Ellipsis])
+    shape, found, axis = [], [], 0
+    for item in items:
+        if _is_flag(item):
+            found.append(from_numpy(np.zeros(int(bool(item)), np.int32)))
+            shape.append(1)
+            continue
+        found.append(item)
+        count = free if item is Ellipsis else _consumed(item)
+        shape += x.shape[axis : axis + count]
+        axis += count
+    return reshape(x, shape=(*shape, *x.shape[axis:])), tuple(found)
+
+
+def _consumed(item: Any) -> int:
+    """How many axes of the array an item is for."""
+    if item is None or _is_flag(item):
+        return 0
+    is_mask = getattr(item, "dtype", None) == dtypes.bool_
+    return item.ndim if is_mask else 1
 
 
 def _expanded(x: Array, items: list[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ with the right way to say it. Next on the walk: `fnx/lax`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ from fnx.numpy import (
     ufuncs,
 )
 from fnx.numpy.choices import clip
+from fnx.numpy.namespace import check_version
 from fnx.numpy.operands import cast
 from fnx.numpy.updating import At
 from fnx.ops.parts import bitcast
@@ -196,6 +198,21 @@ def _view(self: Array, dtype: Any = None) -> Array:
     return creation.array(np.ascontiguousarray(data).view(wanted))
 
 
+def _to_device(self: Array, device: Any, /, *, stream: None = None) -> Array:
+    """The array on a device, itself if it is there."""
+    if stream is not None:
+        raise errors.OptionError(
+            "to_device: copies are ordered already, give no stream"
+        )
+    return creation.asarray(self, device=device)
+
+
+def _namespace(self: Array, *, api_version: str | None = None) -> Any:
+    """The module `fnx.numpy`, as the array API standard asks."""
+    check_version(api_version)
+    return sys.modules["fnx.numpy"]
+
+
 def _get(self: Array, index: Any) -> Array:
     return indexing.get(self, index)
 
@@ -254,6 +271,8 @@ install(
         name: property(function, doc=(function.__doc__ or "").partition("\n")[0])
         for name, function in _PROPERTIES.items()
     },
+    __array_namespace__=_namespace,
+    to_device=_to_device,
     copy=_copy,
     view=_view,
     __iter__=_iterate,

@@ -191,8 +191,13 @@ def _typed(arg: Any) -> tuple[np.dtype[Any], bool]:
 
 
 def can_cast(from_: Any, to: DTypeLike, casting: str = "safe") -> bool:
-    """Whether NumPy's casting rule lets one dtype become another."""
-    return bool(np.can_cast(dtypes.as_dtype(from_), dtypes.as_dtype(to), casting))  # type: ignore[arg-type]
+    """Whether NumPy's casting rule lets a dtype (or that of an array) become another.
+
+    >>> can_cast("int32", "float64"), can_cast("float32", "int32")
+    (True, False)
+    """
+    found = dtypes.as_dtype(from_.dtype if isinstance(from_, Array) else from_)
+    return bool(np.can_cast(found, dtypes.as_dtype(to), casting))  # type: ignore[arg-type]
 
 
 def ndim(a: Any) -> int:
