@@ -79,6 +79,10 @@ class KeyReuseError(FnxError, ValueError):
     """A random key that was used twice (`fnx.debug.key_reuse`)."""
 
 
+class DynamicSizeError(FnxError, TypeError):
+    """A function under `jit(dynamic=...)` that is no one program for all sizes."""
+
+
 class StepLimitError(FnxError, RuntimeError):
     """A loop made more steps than it may."""
 

@@ -29,6 +29,7 @@ BUILTIN = {
     errors.IndexOutOfRange: IndexError,
     errors.CheckError: ValueError,
     errors.KeyReuseError: ValueError,
+    errors.DynamicSizeError: TypeError,
     errors.StepLimitError: RuntimeError,
     errors.CollectiveError: RuntimeError,
     errors.NonFiniteError: FloatingPointError,

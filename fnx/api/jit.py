@@ -13,7 +13,7 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -462,6 +462,7 @@ def jit(
     donate_argnames: Names = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    dynamic: Mapping[str, int | tuple[int, ...]] | None = None,
 ) -> Any:
     """Compiles a function.
 
@@ -480,6 +481,14 @@ def jit(
     the devices of a mesh: where operations cannot be cut, `OptionError` names them.
     Without a function, gives a decorator.
 
+    `dynamic` names arguments of which an axis (or several, a tuple) has many sizes, as
+    in `dynamic={"x": 0}`; of a tree it is an axis of every leaf. Such a function is
+    compiled once for a range of sizes, from one end of 8, 12, 16, 24, 32, … to the
+    next, and runs at the largest of them with the rest as padding that no result
+    depends on. In the range another size costs a trace. The function must be one
+    program for all sizes: what cannot be raises `DynamicSizeError`, which names the
+    operation. It is traced at the end of the range, too, with all that Python does.
+
     The result has `lower`, `trace`, `eval_shape`, `cache_info`, `explain_miss`,
     `clear_cache`. Raises `OptionError` for options that do not fit the function,
     `ArgumentError` for arguments that are neither arrays nor static.
@@ -493,17 +502,34 @@ def jit(
     """
     given = static_argnums, static_argnames, donate_argnums, donate_argnames
 
-    def jitted(function: Callable[..., Any]) -> Jitted | Partitioned:
+    def jitted(function: Callable[..., Any]) -> Any:
         check_callable("jit", function)
-        made = Jitted(function, read_options("jit", function, *given))
-        if in_shardings is None and out_shardings is None:
-            return made
-        # lazy: few have several devices
-        from fnx.api.partition import Partitioned  # lazy: see above
+        options = read_options("jit", function, *given)
+        cut = in_shardings is not None or out_shardings is not None
+        if dynamic is None:
+            made = Jitted(function, options)
+            return _partitioned(made, in_shardings, out_shardings) if cut else made
+        if cut:
+            raise errors.OptionError(
+                errors.explain(
+                    "jit: dynamic and shardings are both given",
+                    "a program in parts has fixed sizes",
+                    "leave one of them out",
+                )
+            )
+        # lazy: few functions have many sizes
+        from fnx.api.dynamic import dynamic_jit  # lazy: see above
 
-        return Partitioned(made, in_shardings, out_shardings)
+        return dynamic_jit(function, options, dynamic)
 
     return jitted if fun is None else errors.api_boundary(jitted)(fun)
+
+
+def _partitioned(made: Jitted, in_shardings: Any, out_shardings: Any) -> Partitioned:
+    # lazy: few have several devices
+    from fnx.api.partition import Partitioned  # lazy: see above
+
+    return Partitioned(made, in_shardings, out_shardings)
 
 
 def clear_caches() -> None:

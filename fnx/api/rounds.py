@@ -16,7 +16,8 @@ from typing import Any
 from fnx import errors
 from fnx.control.held import parted
 from fnx.control.remat import Rule, remat
-from fnx.control.scan import Shape, scan
+from fnx.control.rounds import Shape
+from fnx.control.scan import scan
 from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.core.trace import evaluate, trace

@@ -44,6 +44,7 @@ from fnx.control.keep import Keep, Kept, flat
 from fnx.control.lanes import is_lanewise, lane_program, selected
 from fnx.control.scan import member_by_member
 from fnx.core.links import joined
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program, Var
 from fnx.core.reference import run_reference
@@ -76,6 +77,7 @@ class _Cond(Primitive):
     compiled = True
     linear = True
     sees_axes = True
+    sized = ("branches",)
 
     def infer(self, *types: ArrayType, branches: Branches) -> tuple[ArrayType, ...]:
         """The output types of the branches."""
@@ -178,6 +180,24 @@ class _Cond(Primitive):
                 found = self(any_chose, mask, *operands, branches=(skip, run))
             results = selected(mask, found, results) if number else found
         return results, wanted
+
+    def padded(
+        self, pads: Pads, index: Padded, *operands: Padded, branches: Branches
+    ) -> Any:
+        """Every branch takes what any of them needs besides its operands."""
+        held = [pads.held("branches", n) for n in range(len(branches))]
+        more = [x for _, captured in held for x in captured]
+        taking: list[Program] = []
+        first = 0
+        for program, captured in held:
+            own = parted(program.inputs, len(captured))
+            others_before = new_vars([x.type for x in more[:first]])
+            first += len(captured)
+            others_after = new_vars([x.type for x in more[first:]])
+            inputs = (*others_before, *own[0], *others_after, *own[1])
+            taking.append(Program(inputs, program.eqns, program.outputs))
+        arrays = [x.array for x in operands]
+        return self(index.array, *more, *arrays, branches=tuple(taking))
 
     def dependences(
         self,

@@ -23,6 +23,7 @@ from fnx.control.held import (
     parted,
     settled,
 )
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.simplify import needed_inputs, simplify
@@ -34,6 +35,31 @@ from fnx.records import record
 from fnx.transforms.rewrite import Mask
 from fnx.transforms.split import split_program
 from fnx.transforms.transpose import pull_back
+
+
+@record
+class Shape:
+    """How the operands of a scan are divided, and how it runs.
+
+    First come `consts`, then `carry`, then the arrays whose rows are read. If it is
+    `reverse`d, it begins with the last row. If it is `counted`, the first operand of
+    all is an int32 scalar: there are only so many rows, whatever is behind them.
+    """
+
+    consts: int
+    carry: int
+    length: int
+    reverse: bool = False
+    counted: bool = False
+
+    @property
+    def first(self) -> int:
+        """How many operands stand before those of the program."""
+        return int(self.counted)
+
+    def cut(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What belongs to the program's operands: consts, carry and rows."""
+        return parted(values, self.consts, self.carry)
 
 
 def stacked(type: ArrayType, length: int) -> ArrayType:
@@ -197,6 +223,41 @@ def permuted(stacks: Sequence[Any], dims: Sequence[Any]) -> list[Any]:
         x if axes is None else permute(x, dims=(0, *[d + 1 for d in axes]))
         for x, axes in rows
     ]
+
+
+# ---------------------------------------------------------------- padding
+
+
+def padded_rounds(
+    primitive: Primitive, pads: Pads, inputs: Sequence[Padded], shape: Shape
+) -> Any:
+    """A scan whose rows, and the number of them, may vary."""
+    if replace(pads.now["shape"], length=shape.length) != shape:
+        raise pads.cannot("another number of arrays goes through it")
+    program, more = pads.held("program")
+    arrays = [x.array for x in inputs]
+    count, operands = arrays[: shape.first], arrays[shape.first :]
+    (length,) = pads.extents(lambda params: (params["shape"].length,))
+    if length.varies and not count:
+        count = [pads.number(length)]
+    taken = replace(shape, consts=shape.consts + len(more), counted=bool(count))
+    return primitive(*count, *more, *operands, program=program, shape=taken)
+
+
+def padded_while(
+    primitive: Primitive, pads: Pads, inputs: Sequence[Padded], shape: Any
+) -> Any:
+    """A while loop over padded arrays."""
+    if pads.now["shape"] != shape:
+        raise pads.cannot("another number of arrays goes through it")
+    test, asked = pads.held("test")
+    body, needed = pads.held("body")
+    tests, consts, carry = shape.cut([x.array for x in inputs])
+    count = replace(
+        shape, tests=shape.tests + len(asked), consts=shape.consts + len(needed)
+    )
+    operands = [*asked, *tests, *needed, *consts, *carry]
+    return primitive(*operands, test=test, body=body, shape=count)
 
 
 # ---------------------------------------------------------------- unused parts

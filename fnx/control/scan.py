@@ -47,6 +47,7 @@ from fnx.control.lanes import selected
 from fnx.control.packing import packed_carries
 from fnx.control.rounds import (
     KnownRounds,
+    Shape,
     before_permutes,
     check_carry,
     interleaved,
@@ -55,6 +56,7 @@ from fnx.control.rounds import (
     lifted,
     lifted_rows,
     live_carry,
+    padded_rounds,
     permuted,
     permuted_rows,
     spread_carry,
@@ -63,6 +65,7 @@ from fnx.control.rounds import (
     transposed_after_split,
 )
 from fnx.core.links import IndexSets, stacked_sets
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Looped, MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.reference import run_reference
@@ -74,7 +77,6 @@ from fnx.ops.arithmetic import add
 from fnx.ops.elementwise import lt
 from fnx.ops.reduce import reduce_max
 from fnx.ops.shape import broadcast_in_dim, iota
-from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
@@ -84,31 +86,6 @@ from fnx.transforms.split import split_program
 from fnx.transforms.transpose import transpose_program
 
 
-@record
-class Shape:
-    """How the operands of a scan are divided, and how it runs.
-
-    First come `consts`, then `carry`, then the arrays whose rows are read. If it is
-    `reverse`d, it begins with the last row. If it is `counted`, the first operand of
-    all is an int32 scalar: there are only so many rows, whatever is behind them.
-    """
-
-    consts: int
-    carry: int
-    length: int
-    reverse: bool = False
-    counted: bool = False
-
-    @property
-    def first(self) -> int:
-        """How many operands stand before those of the program."""
-        return int(self.counted)
-
-    def cut(self, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """What belongs to the program's operands: consts, carry and rows."""
-        return parted(values, self.consts, self.carry)
-
-
 class _Scan(Primitive):
     """scan([count], *consts, *carry, *xs, program, shape): the last carry, the rows."""
 
@@ -116,6 +93,7 @@ class _Scan(Primitive):
     compiled = True
     linear = True
     sees_axes = True
+    sized = ("program", "shape")
 
     def infer(
         self, *types: ArrayType, program: Program, shape: Shape
@@ -286,6 +264,10 @@ class _Scan(Primitive):
         ends, ys = parted(results, shape.carry)
         rows = zip(permuted(ys, dims), wanted[shape.carry :], strict=True)
         return (*ends, *[swapped(y) if m else y for y, m in rows]), wanted
+
+    def padded(self, pads: Pads, *inputs: Padded, shape: Shape, **held: Any) -> Any:
+        """As many rounds as there are rows; what the body needs is constant."""
+        return padded_rounds(self, pads, inputs, shape)
 
     def dependences(
         self,

@@ -45,6 +45,7 @@ from fnx.control.keep import Keep, Kept, flat
 from fnx.control.lanes import is_lanewise, lane_operands, selected
 from fnx.control.rounds import (
     KnownRounds,
+    Shape,
     before_permutes,
     check_carry,
     hoisted_equation,
@@ -54,14 +55,16 @@ from fnx.control.rounds import (
     known_carry,
     lifted,
     live_carry,
+    padded_while,
     permuted,
     spread_carry,
     stacked,
     swapped,
     transposed_after_split,
 )
-from fnx.control.scan import Shape, member_by_member, scan
+from fnx.control.scan import member_by_member, scan
 from fnx.core.links import equal, joined
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Looped, MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -124,6 +127,7 @@ class _While(Primitive):
     compiled = True
     linear = True
     sees_axes = True
+    sized = ("test", "body", "shape")
 
     def infer(
         self, *types: ArrayType, test: Program, body: Program, shape: Rounds
@@ -290,6 +294,10 @@ class _While(Primitive):
         ends, number, rows = parted(results, count, len(results) > count)
         rest = (*number, *permuted(rows, dims))
         return _recorded(ends, rest, carry, False, wanted[count:])
+
+    def padded(self, pads: Pads, *inputs: Padded, shape: Rounds, **held: Any) -> Any:
+        """What test and body need is constant."""
+        return padded_while(self, pads, inputs, shape)
 
     def dependences(
         self,

@@ -43,6 +43,8 @@ class Primitive:
       arguments have the new axis at 0; gives the output and whether it is mapped
     * `element(k, index, *inputs, **params)`: the scalar at `index`, as an expression
     * `steps(plan, *inputs, **params)`: how an operation that cannot fuse runs
+    * `padded(pads, *inputs, **params)`: the output over inputs that are longer than
+      what they hold (see `fnx.core.padding`); params are those of the largest size
     """
 
     name: str
@@ -71,6 +73,8 @@ class Primitive:
     # How many times one element of an input is read while the output is computed:
     # "once" (elementwise, slices), "many" (broadcasts, gathers), "folded" (reductions).
     reads: str = "once"
+    # The params that may differ with the size of an axis, as `padded` knows.
+    sized: ClassVar[tuple[str, ...]] = ()
     # Whether it is cheap, whatever its params are (see `is_cheap`).
     cheap: bool = False
     # Whether it is one operation of the machine, though a slow one (division, root).
@@ -139,6 +143,10 @@ class Primitive:
     def steps(self, plan: Any, *inputs: Any, **params: Any) -> Any:
         """Adds to `plan` the steps that compute this operation."""
         raise self.missing("steps")
+
+    def padded(self, pads: Any, *inputs: Any, **params: Any) -> Any:
+        """The output over `Padded` inputs, right where it is no padding itself."""
+        raise self.missing("padded")
 
     def split(
         self, known: Sequence[bool], eqn: Eqn

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn
 from fnx.core.trace import bind
@@ -28,9 +30,11 @@ from fnx.ops.dense import add_dense, is_dense, written_dense
 from fnx.ops.dot import DType, asked_precision, check_precision, product_dtype
 from fnx.ops.elementwise import convert
 from fnx.ops.families import NUMBER
+from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, inverse
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.shape import permute, reshape, reverse, zeros_like
+from fnx.ops.window_prefix import check_ungrouped, check_windows_alike
 from fnx.ops.windows import (
     offsets,
     padded_array,
@@ -115,6 +119,28 @@ class _Convolution(Primitive):
         value = np.moveaxis(total, (0, -1), (1, 2)).astype(out, copy=False)
         value = value.reshape(x.shape[1], outs, *counts)
         return value.transpose(inverse(out_spec))
+
+    sized = ("convolution",)
+
+    def padded(
+        self,
+        pads: Pads,
+        lhs: Padded,
+        rhs: Padded,
+        *,
+        convolution: Convolution,
+        **params: Any,
+    ) -> Any:
+        """What is behind a prefix is 0, as padding is."""
+        now: Convolution = pads.now["convolution"]
+        window = convolution.dims.rhs_spec[2:]
+        varying = tuple([i for i, axis in enumerate(window) if axis in rhs.varying])
+        check_windows_alike(pads, now.windows, convolution.windows, varying)
+        if replace(now, windows=convolution.windows) != convolution:
+            raise pads.cannot("its axes or groups are others")
+        check_ungrouped(pads, lhs, rhs, convolution)
+        left, right = filled(pads, lhs, 0), filled(pads, rhs, 0)
+        return self(left, right, convolution=convolution, **params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any

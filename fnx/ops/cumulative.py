@@ -16,11 +16,13 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.links import MOST, Links, numbered
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, Pulled
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
 from fnx.ops.families import FLOAT, NUMBER, REAL, widened
+from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import padded_along
@@ -61,6 +63,19 @@ class Cumulative(Primitive):
         if reverse:
             value = np.flip(value, axis)
         return value.astype(x.dtype, copy=False)
+
+    def padded(self, pads: Pads, x: Padded, *, axis: int, reverse: bool) -> Any:
+        """What is behind a prefix comes later; from the end on, it changes nothing."""
+        array = x.array
+        if reverse:
+            array = filled(pads, x, self.neutral(array.dtype), (axis,))
+        return self(array, axis=axis, reverse=reverse)
+
+    def neutral(self, dtype: np.dtype[Any]) -> Any:
+        """The number that changes no result."""
+        if self.numpy.identity is not None:
+            return np.asarray(self.numpy.identity).astype(dtype).item()
+        return extreme(dtype, lowest=self.numpy is not np.minimum)
 
     def links(
         self,

@@ -19,6 +19,7 @@ from fnx import dtypes, errors
 from fnx.config import config
 from fnx.core.layout import Layout
 from fnx.core.links import MOST, Links, aligned, numbered
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
@@ -35,6 +36,7 @@ from fnx.ops.contraction import (
 )
 from fnx.ops.elementwise import convert
 from fnx.ops.matrices import MatmulLayout, matmul_layout
+from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, inverse, shifted
 from fnx.ops.reduce import fold_tag
 from fnx.ops.shape import permute
@@ -201,6 +203,14 @@ class _DotGeneral(Primitive):
         )
         side = left if mapped[0] else right
         return _leading(output, side.alignment[0]), True
+
+    def padded(
+        self, pads: Pads, x: Padded, y: Padded, *, contract: Pair, **params: Any
+    ) -> Any:
+        """What is behind a prefix that is summed over is 0 in both."""
+        rows = zip((x, y), contract, strict=True)
+        left, right = [filled(pads, operand, 0, axes) for operand, axes in rows]
+        return self(left, right, contract=contract, **params)
 
     def alignment(
         self,

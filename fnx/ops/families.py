@@ -16,6 +16,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.array import Array
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.program import Literal
 from fnx.core.trace import bind
@@ -186,6 +187,17 @@ class Elementwise(Primitive):
         output = self(*args, **params)
         flag = any(mapped)
         return output, tuple([flag] * len(output)) if self.multiple else flag
+
+    def padded(self, pads: Pads, *inputs: Padded, **params: Any) -> Any:
+        """The same operation; a number that varies is broadcast as its literal was."""
+        shape = max([x.array.type.shape for x in inputs], key=len)
+        arrays = [
+            x.array
+            if isinstance(x.array, Literal) or x.array.type.shape == shape
+            else primitive("broadcast_in_dim")(x.array, shape=shape, dims=())
+            for x in inputs
+        ]
+        return self(*arrays, **params)
 
     def element(self, k: Any, index: Any, *inputs: Any, **params: Any) -> Any:
         """The scalar operation on the operands' elements at the same index."""

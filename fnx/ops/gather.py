@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.faults import Fault
 from fnx.core.links import Links, copied
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
@@ -24,6 +26,7 @@ from fnx.kernel.expr import Const, IndexValue
 from fnx.ops.bounds import vectors_outside
 from fnx.ops.rearrange import Ints, all_of, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
+from fnx.ops.window_prefix import padded_vectors
 from fnx.records import record
 
 MODES = ("clip", "fill", "promise_in_bounds")
@@ -92,6 +95,7 @@ class _Gather(Primitive):
 
     linear = True
     reads = "many"
+    sized = ("sizes",)
 
     def __call__(
         self,
@@ -181,6 +185,30 @@ class _Gather(Primitive):
         scatter_add = primitive("scatter_add")
         zeros = zeros_like(operand)
         return scatter_add(zeros, indices, ct, dims=dims, mode=mode), None
+
+    def padded(
+        self,
+        pads: Pads,
+        operand: Padded,
+        indices: Padded,
+        *,
+        dims: WindowDims,
+        sizes: Ints,
+        mode: str,
+        fill_value: Any,
+    ) -> Any:
+        """Indices are moved inside of the prefix, or outside of its padding."""
+        windows = pads.extents(itemgetter("sizes"))
+        places = padded_vectors(pads, operand, indices, dims, windows, mode)
+        mode = "clip" if mode == "promise_in_bounds" else mode
+        return self(
+            operand.array,
+            places,
+            dims=dims,
+            sizes=sizes,
+            mode=mode,
+            fill_value=fill_value,
+        )
 
     def batch(
         self,

@@ -17,11 +17,13 @@ from fnx import dtypes
 from fnx.core.array import Array
 from fnx.core.faults import Fault
 from fnx.core.links import Links, copied
+from fnx.core.padding import Extent, Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.ops.bounds import starts_outside
+from fnx.ops.elementwise import clamp, convert
 from fnx.ops.gather import WindowDims, clipped, gather
 from fnx.ops.rearrange import Ints, all_of, check_axes
 from fnx.ops.scatter import scatter
@@ -33,6 +35,7 @@ from fnx.ops.shape import (
     scalar,
     zeros_like,
 )
+from fnx.ops.window_prefix import wide_index
 
 _SMALL_PART = 4
 """An update of at most a part like that is written in place rather than fused."""
@@ -47,6 +50,7 @@ class _DynamicSlice(Primitive):
 
     linear = True
     cheap = True
+    sized = ("sizes",)
 
     def __call__(self, x: Any, *starts: Any, sizes: Ints) -> Any:
         return super().__call__(x, *_scalars(starts), sizes=sizes)
@@ -87,6 +91,11 @@ class _DynamicSlice(Primitive):
         """Puts the cotangent back among zeros."""
         at_x = dynamic_update_slice(zeros_like(x), ct, *starts)
         return at_x, *[None for _ in starts]
+
+    def padded(self, pads: Pads, x: Padded, *starts: Padded, sizes: Ints) -> Any:
+        """The start is moved inside of the prefix."""
+        begin = _inside(pads, x, starts, pads.sizes[0])
+        return self(x.array, *begin, sizes=sizes)
 
     def batch(
         self,
@@ -180,6 +189,17 @@ class _DynamicUpdateSlice(Primitive):
             at_update = dynamic_slice(ct, *starts, sizes=update.shape)
         return at_x, at_update, *[None for _ in starts]
 
+    def padded(self, pads: Pads, x: Padded, update: Padded, *starts: Padded) -> Any:
+        """The start is moved inside of the prefix; an update that varies is all of it.
+
+        Of another one the padding would be written, too.
+        """
+        for axis in update.varying:
+            if x.sizes[axis] != update.sizes[axis]:
+                raise pads.cannot(f"axis {axis} of a part that is written varies")
+        begin = _inside(pads, x, starts, update.sizes)
+        return self(x.array, update.array, *begin)
+
     def batch(
         self, axis: MappedAxis, args: Sequence[Any], mapped: Sequence[bool]
     ) -> tuple[Any, bool]:
@@ -233,6 +253,20 @@ class _DynamicUpdateSlice(Primitive):
         """The update, if it replaces everything."""
         x, update = inputs[:2]
         return update if update.type.shape == x.type.shape else None
+
+
+def _inside(
+    pads: Pads, x: Padded, starts: Sequence[Padded], sizes: Sequence[Extent]
+) -> list[Any]:
+    """Starts from which a part of these sizes is inside of the prefix."""
+    moved = [wide_index(start.array) for start in starts]
+    for axis in x.varying:
+        start, last = moved[axis], x.sizes[axis].minus(sizes[axis])
+        if last.now > last.largest:
+            raise pads.cannot(f"the part grows more than axis {axis}")
+        most = convert(pads.number(last), dtype=start.type.dtype)
+        moved[axis] = clamp(scalar(0, start.type.dtype), start, most)
+    return moved
 
 
 dynamic_slice = _DynamicSlice("dynamic_slice")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.core.layout import Layout
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Literal
 from fnx.core.types import ArrayType
@@ -72,6 +73,10 @@ class _Barrier(Primitive):
         """The cotangents behind a barrier."""
         rows = zip(ct, inputs, strict=True)
         return self._behind([c if is_linear(x) else None for c, x in rows], number)
+
+    def padded(self, pads: Pads, *xs: Padded, number: int) -> Any:
+        """The padded operands behind the barrier."""
+        return self(*[x.array for x in xs], number=number)
 
     def batch(
         self,

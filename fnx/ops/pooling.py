@@ -17,16 +17,19 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.families import NUMBER, REAL, widened
+from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, all_of
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.rewriting import rewritten
 from fnx.ops.shape import all_along
+from fnx.ops.window_prefix import check_apart, check_windows_alike
 from fnx.ops.windows import (
     UNROLLED,
     Windows,
@@ -57,6 +60,13 @@ class WindowReduction(Primitive):
         self.kinds = kinds
         self.combine = combine
         self.numpy = numpy
+
+    sized = ("windows",)
+
+    def padded(self, pads: Pads, x: Padded, *, windows: Windows) -> Any:
+        """What is behind a prefix is what padding is."""
+        check_windows_alike(pads, pads.now["windows"], windows)
+        return self(filled(pads, x, self.neutral(x.array.dtype)), windows=windows)
 
     def infer(self, x: ArrayType, *, windows: Windows) -> ArrayType:
         """How many windows there are along each axis."""
@@ -197,6 +207,11 @@ class _WindowPlace(Primitive):
         """A number does not move."""
         return self(*primals, **params), None
 
+    def padded(self, pads: Pads, *xs: Padded, windows: Windows) -> Any:
+        """Only axes vary over which no windows lie."""
+        check_apart(pads, windows, *xs)
+        return self(*[x.array for x in xs], windows=windows)
+
     def batch(
         self,
         axis: MappedAxis,
@@ -285,6 +300,11 @@ class _GatherAdd(Primitive):
         put = select_and_scatter_add(ct, place, windows=windows, shape=t.shape)
         return put, None
 
+    def padded(self, pads: Pads, *xs: Padded, windows: Windows) -> Any:
+        """Only axes vary over which no windows lie."""
+        check_apart(pads, windows, *xs)
+        return self(*[x.array for x in xs], windows=windows)
+
     def batch(
         self,
         axis: MappedAxis,
@@ -356,6 +376,13 @@ class _ScatterAdd(Primitive):
     ) -> tuple[Any, None]:
         """Takes the cotangents from where the elements were put."""
         return select_and_gather_add(ct, place, windows=windows), None
+
+    sized = ("shape",)
+
+    def padded(self, pads: Pads, *xs: Padded, windows: Windows, shape: Ints) -> Any:
+        """Only axes vary over which no windows lie."""
+        check_apart(pads, windows, *xs)
+        return self(*[x.array for x in xs], windows=windows, shape=shape)
 
     def batch(
         self,

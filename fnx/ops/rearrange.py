@@ -12,6 +12,7 @@ from typing import Any
 
 from fnx import dtypes
 from fnx.core.links import Links, copied
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom
 from fnx.core.types import ArrayType
@@ -57,6 +58,10 @@ class Rearrangement(Primitive):
         if mapped[0]:
             params = self.raised(axis.size, **params)
         return self(*args, **params), mapped[0]
+
+    def padded(self, pads: Pads, x: Padded, **params: Any) -> Any:
+        """The same operation, where a prefix goes to a prefix."""
+        return self(x.array, **params)
 
     def links(
         self,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom
 from fnx.core.types import ArrayType
@@ -22,6 +23,7 @@ from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.ops.arithmetic import add, eq, mul, scale, select
 from fnx.ops.elementwise import div
 from fnx.ops.families import BOOL, INTEGER, NUMBER, REAL, kind, widened
+from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import Ints, check_axes, shifted, without
 from fnx.ops.shape import padded_along, part_of, permute, reshaped, restored, scalar
 
@@ -53,6 +55,17 @@ class Reduction(Primitive):
     def initial(self, dtype: np.dtype[Any], count: int) -> Any:
         """What NumPy starts from for `count` elements; `None` is its own choice."""
         return None
+
+    def neutral(self, dtype: np.dtype[Any]) -> Any:
+        """The number that changes no result."""
+        initial = self.initial(dtype, 1)
+        if initial is None:
+            return np.asarray(self.numpy.identity).astype(dtype).item()
+        return initial
+
+    def padded(self, pads: Pads, x: Padded, *, axes: Ints) -> Any:
+        """What is behind a prefix that is reduced changes nothing."""
+        return self(filled(pads, x, self.neutral(x.array.dtype), axes), axes=axes)
 
     def reference(self, x: Any, *, axes: Ints) -> Any:
         """NumPy's reduction in the dtype that is computed in."""
@@ -230,6 +243,11 @@ class _Place(Primitive):
     ) -> tuple[Any, Any]:
         """An index does not move."""
         return self(*primals, **params), None
+
+    def padded(self, pads: Pads, x: Padded, *, axis: int, **params: Any) -> Any:
+        """What is behind a prefix wins nowhere: of equal elements the first wins."""
+        worst = extreme(x.array.dtype, lowest=self.name == "argmax")
+        return self(filled(pads, x, worst, (axis,)), axis=axis, **params)
 
     def batch(
         self,

@@ -16,6 +16,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.faults import Fault
 from fnx.core.links import Links, copied, same
+from fnx.core.padding import Extent, Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear, primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -24,7 +25,7 @@ from fnx.ops.arithmetic import eq, plus, scale, select
 from fnx.ops.bounds import vectors_outside
 from fnx.ops.cumulative import Parts, before, product_rule, scanned
 from fnx.ops.elementwise import convert, div
-from fnx.ops.families import ANY, NUMBER, REAL, widened
+from fnx.ops.families import ANY, NUMBER, REAL, literal, widened
 from fnx.ops.gather import (
     POINTS,
     Rows,
@@ -34,9 +35,11 @@ from fnx.ops.gather import (
     window_place,
     windows_shape,
 )
+from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import all_along, full, iota, reshape, zeros_like
+from fnx.ops.window_prefix import padded_vectors
 
 
 class Scatter(Primitive):
@@ -124,6 +127,39 @@ class Scatter(Primitive):
             numbers, values = numbers[rows.inside], values[rows.inside]
         self.numpy(matrix, numbers, values)
         return rows.as_operand(matrix).astype(operand.dtype, copy=False)
+
+    def padded(
+        self,
+        pads: Pads,
+        operand: Padded,
+        indices: Padded,
+        updates: Padded,
+        *,
+        dims: WindowDims,
+        mode: str,
+        unique: bool,
+    ) -> Any:
+        """Indices are moved inside of the prefix; padding among them writes nothing."""
+        ndim = operand.array.type.ndim
+        shapes = zip(*updates.sizes, strict=True) if updates.sizes else [()] * 3
+        columns = [dims.window_sizes(tuple(shape), ndim) for shape in shapes]
+        windows = [Extent(*row) for row in zip(*columns, strict=True)]
+        for axis, window in enumerate(windows):
+            if window.varies and window != operand.sizes[axis]:
+                raise pads.cannot(f"a window varies along axis {axis}, not all of it")
+        places = padded_vectors(pads, operand, indices, dims, windows, mode)
+        if indices.varying:
+            mode = "fill"
+            outside = literal(max(operand.array.type.shape), places.type.dtype)
+            places = filled(pads, indices.with_array(places), outside)
+        return self(
+            operand.array,
+            places,
+            updates.array,
+            dims=dims,
+            mode=mode,
+            unique=unique,
+        )
 
     def batch(
         self,

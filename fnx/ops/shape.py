@@ -17,6 +17,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.links import Links, copied
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Literal, Var
 from fnx.core.types import ArrayType
@@ -24,6 +25,13 @@ from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.arithmetic import select
 from fnx.ops.families import along
+from fnx.ops.prefix import (
+    padded_concatenate,
+    padded_pad,
+    padded_reshape,
+    padded_reverse,
+    padded_slice,
+)
 from fnx.ops.rearrange import (
     Ints,
     Rearrangement,
@@ -46,6 +54,7 @@ class _Broadcast(Rearrangement):
     """
 
     reads = "many"
+    sized = ("shape",)
 
     def infer(self, x: ArrayType, *, shape: Ints, dims: Ints) -> ArrayType:
         """The operand's dtype with the new shape."""
@@ -110,6 +119,8 @@ class _Broadcast(Rearrangement):
 class _Reshape(Rearrangement):
     """reshape(x, shape): the same elements in row-major order with another shape."""
 
+    sized = ("shape",)
+
     def infer(self, x: ArrayType, *, shape: Ints) -> ArrayType:
         """The operand's dtype with the new shape."""
         asked = f"reshape({x}, shape={shape})"
@@ -126,6 +137,10 @@ class _Reshape(Rearrangement):
     def transpose(self, ct: Any, x: Any, *, shape: Ints) -> tuple[Any]:
         """The reshape back."""
         return (reshaped(ct, x.shape),)
+
+    def padded(self, pads: Pads, x: Padded, *, shape: Ints) -> Any:
+        """A prefix stays one, or its elements are looked up."""
+        return padded_reshape(pads, x, shape)
 
     def raised(self, size: int, *, shape: Ints) -> dict[str, Any]:
         """Keeps the new axis."""
@@ -249,6 +264,10 @@ class _Reverse(Rearrangement):
         """Its own transpose."""
         return (reverse(ct, axes=axes),)
 
+    def padded(self, pads: Pads, x: Padded, *, axes: Ints) -> Any:
+        """The padding, which comes first then, is cut off."""
+        return padded_reverse(pads, x, axes)
+
     def raised(self, size: int, *, axes: Ints) -> dict[str, Any]:
         """Leaves the new axis alone."""
         return {"axes": shifted(axes)}
@@ -269,6 +288,8 @@ class _Slice(Rearrangement):
     Bounds lie inside the array, strides are positive and may be left out. Transposes
     to `pad`.
     """
+
+    sized = ("start", "stop")
 
     def __call__(
         self, x: Any, *, start: Ints, stop: Ints, strides: Ints | None = None
@@ -308,6 +329,12 @@ class _Slice(Rearrangement):
         high = tuple([n - low - size for n, low, size in rows])
         return (pad(ct, 0, low=start, high=high, interior=interior),)
 
+    def padded(
+        self, pads: Pads, x: Padded, *, start: Ints, stop: Ints, strides: Ints
+    ) -> Any:
+        """The same steps from the same start, which may vary."""
+        return padded_slice(pads, x, start, stop, strides)
+
     def raised(
         self, size: int, *, start: Ints, stop: Ints, strides: Ints
     ) -> dict[str, Any]:
@@ -344,6 +371,7 @@ class _Pad(Primitive):
 
     linear = True
     cheap = True
+    sized = ("low", "high")
 
     def __call__(self, x: Any, value: Any, **params: Any) -> Any:
         if isinstance(value, bool | int | float | complex):
@@ -421,6 +449,19 @@ class _Pad(Primitive):
             # By name: reductions are defined from the operations in this file.
             at_value = primitive("reduce_sum")(select(mask, ct, 0), axes=axes)
         return at_x, at_value
+
+    def padded(
+        self,
+        pads: Pads,
+        x: Padded,
+        value: Padded,
+        *,
+        low: Ints,
+        high: Ints,
+        **rest: Any,
+    ) -> Any:
+        """What is behind a prefix is the value."""
+        return padded_pad(pads, x, value.array, low, high, **rest)
 
     def batch(
         self,
@@ -527,6 +568,10 @@ class _Concatenate(Primitive):
             parts.append(part)
         return parts
 
+    def padded(self, pads: Pads, *xs: Padded, axis: int) -> Any:
+        """Each array begins where the prefix of the one before it ends."""
+        return padded_concatenate(pads, xs, axis)
+
     def batch(
         self,
         axis: MappedAxis,
@@ -566,6 +611,7 @@ class _Concatenate(Primitive):
 class _Iota(Primitive):
     """iota(shape, dtype, axis): every element is its own index along the axis."""
 
+    sized = ("shape",)
     cheap = True
     lanewise = True
 
@@ -590,6 +636,10 @@ class _Iota(Primitive):
     ) -> tuple[Any, Any]:
         """A constant."""
         return self(**params), None
+
+    def padded(self, pads: Pads, **params: Any) -> Any:
+        """More of the same."""
+        return self(**params)
 
     def batch(
         self,

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost, widened
 from fnx.ops.gather import WindowDims, gather
+from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.shape import all_along, iota, reshape
 
@@ -82,6 +84,22 @@ class _Sort(OnHost):
         moved = [None if t is None else take_along(t, order, axis) for t in tangents]
         return tuple(outputs), tuple(moved)
 
+    def padded(
+        self,
+        pads: Pads,
+        *operands: Padded,
+        axis: int,
+        num_keys: int = 1,
+        stable: bool = True,
+    ) -> Any:
+        """Keys behind the prefix are the greatest, and come last among their equals."""
+        keys = [
+            filled(pads, x, _greatest(x.array.dtype), (axis,))
+            for x in operands[:num_keys]
+        ]
+        rest = [x.array for x in operands[num_keys:]]
+        return self(*keys, *rest, axis=axis, num_keys=num_keys, stable=True)
+
     def batch(
         self,
         axis: MappedAxis,
@@ -103,6 +121,12 @@ class _TopK(OnHost):
 
     multiple = True
     routine = "top_k"
+    sized = ("k",)
+
+    def padded(self, pads: Pads, x: Padded, *, k: int, axis: int) -> Any:
+        """What is behind the prefix is the least, and comes last among its equals."""
+        least = extreme(x.array.dtype, lowest=True)
+        return self(filled(pads, x, least, (axis,)), k=k, axis=axis)
 
     def infer(self, x: ArrayType, *, k: int, axis: int) -> tuple[ArrayType, ArrayType]:
         """Values, and indices as int32."""
@@ -147,6 +171,13 @@ class _TopK(OnHost):
         """The next axis."""
         args, raised, is_mapped = _raised(axis, args, mapped, params)
         return self(*args, **raised), (is_mapped, is_mapped)
+
+
+def _greatest(dtype: np.dtype[Any]) -> Any:
+    """What is sorted to the end."""
+    if dtypes.is_inexact(dtype):
+        return complex("nan+nanj") if dtypes.is_complex(dtype) else float("nan")
+    return extreme(dtype, lowest=False)
 
 
 def _raised(

@@ -23,13 +23,16 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.links import Links, copied
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, ShapeError, explain
 from fnx.ops.families import NUMBER, widened
+from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, all_of, dilated, inverse
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.shape import reshaped
+from fnx.ops.window_prefix import check_windows_alike
 from fnx.records import record
 
 Index = tuple[Any, ...]
@@ -417,6 +420,13 @@ class _Patches(Primitive):
         """What lies in several windows gets the sum of their cotangents."""
         return (overlap_add(ct, windows=windows, dims=dims, shape=x.shape),)
 
+    sized = ("windows",)
+
+    def padded(self, pads: Pads, x: Padded, *, windows: Windows, dims: Ints) -> Any:
+        """What is behind a prefix is what padding is."""
+        check_windows_alike(pads, pads.now["windows"], windows)
+        return self(filled(pads, x, 0), windows=windows, dims=dims)
+
     def batch(
         self,
         axis: MappedAxis,
@@ -503,6 +513,15 @@ class _OverlapAdd(Primitive):
     ) -> tuple[Any]:
         """The windows."""
         return (patches(ct, windows=windows, dims=dims),)
+
+    sized = ("windows", "shape")
+
+    def padded(
+        self, pads: Pads, x: Padded, *, windows: Windows, dims: Ints, shape: Ints
+    ) -> Any:
+        """The windows behind a prefix are 0."""
+        check_windows_alike(pads, pads.now["windows"], windows)
+        return self(filled(pads, x, 0), windows=windows, dims=dims, shape=shape)
 
     def batch(
         self,

@@ -1,0 +1,201 @@
+"""jit(dynamic=...): which sizes share a program, what is told where they cannot.
+
+What the padded programs compute is tested in `tests/transforms/test_padded.py`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fnx
+import fnx.numpy as fnp
+from fnx import errors, lax
+
+
+def centred(x: Any) -> Any:
+    return x - x.mean(0)
+
+
+def check(f: Any, plain: Any, *args: Any, **kwargs: Any) -> None:
+    found, wanted = f(*args, **kwargs), plain(*args, **kwargs)
+    for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(wanted), strict=True):
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6)
+
+
+def ones(*shape: int) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+def test_ranges_are_compiled_once() -> None:
+    f = fnx.jit(centred, dynamic={"x": 0})
+    for size in (3, 8, 2, 5, 7, 4, 6):
+        check(f, centred, ones(size, 2))
+    assert f.cache_info()[:2] == (6, 1)
+    for size in (12, 9, 10, 11, 100, 128, 97):
+        check(f, centred, ones(size, 2))
+    assert f.cache_info()[:2] == (11, 3)
+    check(f, centred, ones(97, 2))
+    assert f.cache_info()[:2] == (12, 3)
+
+
+def test_sizes_0_and_1_are_compiled_by_themselves() -> None:
+    f = fnx.jit(lambda x: (x.sum(0), x * 2), dynamic={"x": 0})
+    for size in (0, 1):
+        check(f, lambda x: (x.sum(0), x * 2), fnp.asarray(ones(size, 3)))
+
+
+def test_the_end_of_a_range_may_come_first() -> None:
+    f = fnx.jit(lambda x: (x.mean(), x[-1], x.shape[0]), dynamic={"x": 0})
+    for size in (16, 13, 15):
+        mean, last, count = f(ones(size))
+        assert (mean, last, count) == (ones(size).mean(), size - 1, size)
+    assert f.cache_info().misses == 1
+
+
+def test_trees_keywords_and_statics() -> None:
+    def f(batch: Any, *, scale: Any, kind: str = "sum") -> Any:
+        total = batch["x"].sum(0) if kind == "sum" else batch["x"].mean(0)
+        return {"total": total * scale, "y": batch["y"] + len(batch["x"])}
+
+    jitted = fnx.jit(f, static_argnames="kind", dynamic={"batch": 0})
+    for kind in ("sum", "mean"):
+        for size in (5, 6):
+            batch = {"x": ones(size, 2), "y": np.arange(size)}
+            check(jitted, f, batch, scale=np.float32(2.0), kind=kind)
+    assert jitted.cache_info().misses == 2
+
+
+def test_two_sizes_and_two_axes() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x[:, None] * y, fnp.concatenate([x, y]).mean(), len(x) * len(y)
+
+    jitted = fnx.jit(f, dynamic={"x": 0, "y": -1})
+    for sizes in ((9, 20), (11, 24), (10, 17), (12, 22)):
+        check(jitted, f, *[ones(n) for n in sizes])
+    assert jitted.cache_info().misses == 1
+    for sizes in ((9, 10), (12, 11)):  # of one range, and yet two sizes
+        check(jitted, f, *[ones(n) for n in sizes])
+    for size in (9, 10):  # the same size may be the same axis
+        check(jitted, f, ones(size), ones(size))
+    square = fnx.jit(lambda x: fnp.linalg.norm(x @ x), dynamic={"x": (0, 1)})
+    for size in (5, 7):
+        x = ones(size, size) / 9
+        np.testing.assert_allclose(square(x), np.linalg.norm(x @ x), rtol=1e-5)
+
+
+def test_a_size_may_be_asked_for() -> None:
+    """Sizes are numbers while a function is traced; branches make other programs."""
+
+    def f(x: Any) -> Any:
+        return x.sum() if x.shape[0] < 11 else x.max() * x.shape[0]
+
+    jitted = fnx.jit(f, dynamic={"x": 0})
+    for size in (12, 11):
+        check(jitted, f, ones(size))
+    with pytest.raises(errors.DynamicSizeError, match="reduce_sum"):
+        jitted(ones(9))
+
+
+def test_other_transformations_around_and_inside() -> None:
+    f = fnx.jit(lambda x: (centred(x) ** 3).mean(), dynamic={"x": 0})
+    plain = f.__wrapped__
+    x = ones(9, 2) / 9
+    check(fnx.grad(f), fnx.grad(plain), x)
+    check(fnx.vmap(f), fnx.vmap(plain), x)
+    check(fnx.jit(lambda x: f(x) * 2), lambda x: plain(x) * 2, x)
+    check(fnx.jit(fnx.grad(plain), dynamic={"x": 0}), fnx.grad(plain), x)
+    with fnx.disable_jit():
+        check(f, plain, x)
+
+
+def test_no_recompile_knows_the_range() -> None:
+    f = fnx.jit(centred, dynamic={"x": 0})
+    f(ones(9, 2))
+    with fnx.no_recompile():
+        check(f, centred, ones(10, 2))
+        with pytest.raises(errors.RecompileError, match=r"sizes.*f32\[13,2\]"):
+            f(ones(13, 2))
+
+
+def test_caches_and_copies() -> None:
+    f = fnx.jit(centred, dynamic={"x": 0})
+    f(ones(9, 2))
+    fnx.clear_caches()
+    assert f.cache_info()[:2] == (0, 0)
+    check(f, centred, ones(10, 2))
+    again = pickle.loads(pickle.dumps(f))
+    check(again, centred, ones(11, 2))
+    assert again.cache_info().misses == 1
+
+
+def test_nans_are_looked_for_at_the_true_size() -> None:
+    f = fnx.jit(lambda x: 1.0 / x, dynamic={"x": 0})
+    with fnx.debug_nans(True):
+        assert np.isfinite(f(ones(5) + 1)).all()
+        np.testing.assert_array_equal(
+            fnx.jit(lambda x: x / x, dynamic={"x": 0})(ones(5) + 1), 1
+        )
+    assert np.isinf(f(ones(5))).sum() == 1
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    f = fnx.jit(lambda x: x * 2, dynamic={"x": 0})
+    y = f(ones(9, 2))
+    assert y.shape == (9, 2)
+    assert np.asarray(y).flags.c_contiguous
+    check(fnx.jit(lambda x: x + 1), lambda x: x + 1, y)
+
+
+@pytest.mark.parametrize(
+    ("f", "match"),
+    [
+        (lambda x: lax.associative_scan(fnp.add, x), r"slice \(f32\[.*strides"),
+        (lambda x: fnx.pure_callback(np.sin, x, x), "pure_callback .*no rule"),
+        (lambda x: fnp.trace(x[:, None] * x), "slice .*strides"),
+        (lambda x: x[: 20 - x.shape[0]], "shrinks when the size grows"),
+        (lambda x: x if x.shape[0] < 12 else x * 2, "mul .*not there at all sizes"),
+    ],
+)
+def test_what_is_no_one_program_names_its_operation(f: Any, match: str) -> None:
+    with pytest.raises(errors.DynamicSizeError, match=match) as caught:
+        fnx.jit(f, dynamic={"x": 0})(ones(9))
+    assert "jit of <lambda>" in str(caught.value)
+    assert "Fix:" in str(caught.value)
+
+
+def test_an_error_at_another_size_says_so() -> None:
+    def f(x: Any) -> Any:
+        if x.shape[0] > 11:
+            raise ValueError("too many")
+        return x
+
+    with pytest.raises(errors.DynamicSizeError, match=r"size 12.*ValueError: too many"):
+        fnx.jit(f, dynamic={"x": 0})(ones(9))
+
+
+@pytest.mark.parametrize(
+    "dynamic", [{}, "x", {"x": "n"}, {"x": ()}, {0: 0}, {"x": True}]
+)
+def test_the_option_is_checked(dynamic: Any) -> None:
+    with pytest.raises(errors.OptionError, match=r"jit of centred: dynamic="):
+        fnx.jit(centred, dynamic=dynamic)
+
+
+def test_options_must_fit_each_other() -> None:
+    with pytest.raises(
+        errors.OptionError, match="no argument of that name; it takes x"
+    ):
+        fnx.jit(centred, dynamic={"y": 0})
+    with pytest.raises(errors.OptionError, match="x is static and dynamic"):
+        fnx.jit(centred, dynamic={"x": 0}, static_argnums=0)
+    with pytest.raises(errors.OptionError, match="x is donated and dynamic"):
+        fnx.jit(centred, dynamic={"x": 0}, donate_argnums=0)
+    with pytest.raises(
+        errors.AxisError, match=r"axis 2 of x: .*f32\[3,2\] has no such"
+    ):
+        fnx.jit(centred, dynamic={"x": 2})(ones(3, 2))
