@@ -134,6 +134,34 @@ for _name, _oracle in {
 register("nextafter", 2, oracle=lax("nextafter"))
 register_bad("nextafter", 2, dtypes.int32)
 
+
+def _powers(dtype: DType) -> Callable[[np.random.Generator], Arrays]:
+    """Small bases to powers that wrap, the greatest of them, and negative ones."""
+
+    def draw(rng: np.random.Generator) -> Arrays:
+        info = np.iinfo(dtype)
+        signed = info.min < 0
+        bases = [0, 1, 2, 3, 7, 10, info.max, info.min, *[-1] * signed]
+        powers = [0, 1, 2, 63, 64, 65, 100, info.max, *[-1, -2] * signed]
+        grid = np.meshgrid(np.array(bases, dtype), np.array(powers, dtype))
+        return tuple([np.ascontiguousarray(x) for x in grid])
+
+    return draw
+
+
+for _dtype in (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+):
+    CASES.append(Case("wrapped_pow", _dtype, _powers(np.dtype(_dtype))))
+register_bad("wrapped_pow", 2, dtypes.float32)
+
 _POSITIVE = (0.3, 2.0)
 
 

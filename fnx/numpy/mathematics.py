@@ -86,8 +86,8 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 to the power x2; 0 to the power 0 is 1.
 
     A Python integer as exponent gives a product, with polynomial gradients of every
-    order; integers cannot be raised to a negative one. In other integer powers the
-    exponents must not be negative.
+    order; integers cannot be raised to a negative one. Other powers of integers wrap;
+    those with a negative exponent are 1 / x**-p, rounded toward zero, and 0 for x = 0.
 
     >>> power(2.0, 3)
     Array(8., dtype=float32, weak_type=True)
@@ -102,7 +102,7 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     if dtypes.is_bool(a.type.dtype):
         a, b = operands("power", cast(as_array("power", x1), dtypes.int32), x2)
     if dtypes.is_integer(a.type.dtype):
-        return _integer_power(a, b)
+        return ops.wrapped_pow(a, b)
     return ops.pow(a, b)
 
 
@@ -111,21 +111,6 @@ pow = power
 
 def _weak(x: Any) -> tuple[np.dtype[Any], bool]:
     return dtypes.scalar_dtype(x), True
-
-
-def _integer_power(x: Any, p: Any) -> Array:
-    """By repeated squaring over 6 bits: higher powers of all but -1, 0, 1 overflow."""
-    base, exponent = [y if isinstance(y, Array) else None for y in (x, p)]
-    shape = base.shape if base is not None else exponent.shape  # type: ignore[union-attr]
-    base = mul(x, full(shape, x.type.dtype, 1)) if base is None else base
-    result = select(parts.and_(eq(base, 0), ops.ne(p, 0)), mul(base, 0), 1)
-    exponent = full(shape, base.dtype, int(p.value)) if exponent is None else exponent
-    for _ in range(6):
-        odd = ops.ne(parts.and_(exponent, 1), 0)
-        result = select(odd, mul(result, base), result)
-        base = mul(base, base)
-        exponent = parts.shift_right_logical(exponent, 1)
-    return result
 
 
 @becomes_native

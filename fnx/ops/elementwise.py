@@ -367,6 +367,9 @@ integer_pow = _IntegerPow(
     _integer_pow_partial,
     scalar=formulas.integer_pow_element,
 )
+wrapped_pow = Stepwise(
+    "wrapped_pow", INTEGER, formulas.wrapped_pow, scalar=formulas.wrapped_pow_element
+)
 pow = Smooth("pow", INEXACT, np.power, _pow_partial, _exponent_partial)
 
 

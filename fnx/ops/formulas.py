@@ -146,6 +146,32 @@ def _by_squaring(x: Any, y: int, one: Any, multiply: Callable[..., Any]) -> Any:
     return power
 
 
+def wrapped_pow(x: Any, y: Any) -> Any:
+    """An integer to integer powers; 1 / x^|y| toward zero for negative ones."""
+    with np.errstate(over="ignore"):
+        power = np.power(x, np.maximum(y, 0))
+    if dtypes.is_unsigned(x.dtype):
+        return power
+    inverse = np.where(x == -1, 1 - 2 * (y & 1), x == 1)
+    return np.where(y < 0, inverse, power).astype(x.dtype)
+
+
+def wrapped_pow_element(k: Any, x: Any, y: Any) -> Any:
+    """By repeated squaring over all bits of the exponent."""
+    zero, one = k.constant(0, x.dtype), k.constant(1, x.dtype)
+    power, square, bits = one, x, y
+    for _ in range(8 * x.dtype.itemsize - (not dtypes.is_unsigned(x.dtype))):
+        is_odd = k.ne(k.op("and", bits, one), zero)
+        power = k.select(is_odd, k.mul(power, square), power)
+        square, bits = k.mul(square, square), k.shr_logical(bits, one)
+    if dtypes.is_unsigned(x.dtype):
+        return power
+    # Those of 1 and -1 are right without the sign bit of the exponent, too.
+    is_unit = k.or_(k.eq(x, one), k.eq(x, k.constant(-1, x.dtype)))
+    none = k.op("and", k.lt(y, zero), k.not_(is_unit))
+    return k.select(none, zero, power)
+
+
 def rsqrt(x: Any) -> Any:
     """1 / sqrt(x)."""
     return 1 / np.sqrt(x)

@@ -52,6 +52,7 @@ CALLS = [
     *[(n, (B, ~B), {}) for n in "add multiply maximum minimum bitwise_xor".split()],
     ("right_shift", (I, J), {}),
     ("power", (I, J), {}),
+    ("power", (I, J * 33), {}),
     ("power", (I, 3), {}),
     ("power", (F, 3), {}),
     ("power", (F, 2.0), {}),

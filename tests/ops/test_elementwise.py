@@ -305,3 +305,23 @@ def test_booleans_are_ordered() -> None:
 def test_a_float_scalar_beside_integers_is_refused() -> None:
     with pytest.raises(fnx.errors.DTypeError, match=r"i32\[2\].*f32\[\]\*"):
         ops.max(array(1, 2, dtype=np.int32), 1.5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint16", "uint64"])
+def test_integer_powers_wrap(dtype):
+    """Python's integers do not, and are cut to the bits afterwards."""
+    info = np.iinfo(dtype)
+    signed = [-1] * (info.min < 0)
+    bases = [0, 1, 2, 3, 10, info.max, info.min, *signed]
+    powers = [0, 1, 5, 63, 64, 65, 100, info.max, *signed]
+
+    def power(a, b):
+        if b < 0:
+            return a if abs(a) == 1 else 0
+        return pow(a, b, 2**64)
+
+    wanted = np.array([[power(a, b) % 2**64 for b in powers] for a in bases], "uint64")
+    x, y = np.meshgrid(np.array(bases, dtype), np.array(powers, dtype), indexing="ij")
+    power_of = fnx.numpy.power
+    for f in (power_of, fnx.jit(power_of)):
+        np.testing.assert_array_equal(f(x, y), wanted.astype(dtype))
