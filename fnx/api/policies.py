@@ -13,6 +13,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.core.primitive import Primitive
+from fnx.ops.conv import conv_general_dilated
 from fnx.ops.dot import dot_general
 from fnx.ops.marks import checkpoint_name
 from fnx.records import record
@@ -32,14 +33,14 @@ class _All:
 
 @record
 class _Dots:
-    """Products; unless those with batch axes are `batched`, only those without."""
+    """Products and convolutions; or, unless `batched`, products without batch axes."""
 
     batched: bool
 
     def __call__(self, primitive: Primitive, *types: Any, **params: Any) -> bool:
-        if primitive is not dot_general:
-            return False
-        return self.batched or params["batch"] == ((), ())
+        if self.batched:
+            return primitive in (dot_general, conv_general_dilated)
+        return primitive is dot_general and params["batch"] == ((), ())
 
 
 @record
@@ -82,10 +83,13 @@ nothing_saveable: Policy = _All(False)
 """Keeps the arguments alone; what a checkpoint without a policy does."""
 
 dots_saveable: Policy = _Dots(True)
-"""Keeps matrix products and other contractions."""
+"""Keeps matrix products, other contractions and convolutions."""
 
 dots_with_no_batch_dims_saveable: Policy = _Dots(False)
-"""Keeps contractions without batch axes, such as the products with weights."""
+"""Keeps contractions without batch axes, such as the products with weights.
+
+No convolutions: they have a batch.
+"""
 
 checkpoint_dots = dots_saveable
 checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable

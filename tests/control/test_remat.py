@@ -337,6 +337,24 @@ def test_products_with_batch_axes_are_told_apart():
     assert kept(wrap(policy=policies.dots_with_no_batch_dims_saveable), x, y) == given
 
 
+def test_convolutions_are_products_without_batch_axes_they_are_not():
+    def f(x, kernel):
+        return fnp.sin(lax.conv(fnp.sin(x), kernel, (1, 1), "VALID"))
+
+    x, kernel = np.ones((2, 3, 8, 8)), np.ones((5, 3, 2, 2))
+    given = ["f64[2,3,8,8]", "f64[5,3,2,2]"]
+    wrap = functools.partial(fnx.checkpoint, f)
+    made = "f64[2,5,7,7]"
+    assert kept(wrap(policy=policies.dots_saveable), x, kernel) == [
+        *given[:1],
+        made,
+        given[1],
+    ]
+    assert (
+        kept(wrap(policy=policies.dots_with_no_batch_dims_saveable), x, kernel) == given
+    )
+
+
 def test_a_value_that_is_not_to_be_kept_is_not_kept_without_its_name():
     def f(x):
         return fnp.sin(fnp.sin(checkpoint_name(fnp.exp(x), "a")))
