@@ -16,6 +16,7 @@ from fnx import errors
 from fnx.api.jit import Jitted, jit
 from fnx.api.stages import Compiled, MemoryAnalysis
 from fnx.api.static import Names, Nums
+from fnx.core.diagram import draw_graph
 from fnx.core.drawing import fold, framed, program_rows
 from fnx.core.program import Program
 from fnx.records import record
@@ -38,6 +39,10 @@ class Inspection:
         Raises `OptionError` for a stage that there is not.
         """
         return self.compiled.as_text(stage, debug_info=stage == "program")
+
+    def as_svg(self) -> str:
+        """The program as a graph: what is computed from what, from top to bottom."""
+        return draw_graph(self.program)
 
     def cost(self) -> dict[str, float]:
         """Operations and bytes, as `jit(f).lower(...).cost_analysis()`."""
@@ -71,8 +76,14 @@ class Inspection:
             fold(title, f"<pre>{escape(self.as_text(stage))}</pre>")
             for title, stage in (("plan", "plan"), ("kernels", "kernel"))
         ]
+        if len(self.program.eqns) <= _DRAWN:
+            stages.insert(0, fold("graph", self.as_svg()))
         summary = f'<p class="h">{escape(self._summary())}</p>'
         return framed(program_rows(self.program) + "".join(stages) + summary)
+
+
+_DRAWN = 300
+"""Graphs of more equations are not part of a notebook, unless they are asked for."""
 
 
 def inspect(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -101,9 +103,76 @@ def test_inspect_shows_all_stages():
     assert found.memory().argument_size_in_bytes == 8192
     assert found.program.output_types == (fnx.typeof(x @ x.T),)
     page = Page(found._repr_html_())
-    assert page.tags.count("details") == 2 and "1×64×64×32 float32" in page.text
+    assert page.tags.count("details") == 3 and "1×64×64×32 float32" in page.text
+    assert page.tags.count("svg") == 1
     loop = fnx.inspect(lambda x: lax.while_loop(lambda c: c < 9, lambda c: c * 2, x))
     assert "1 loops counted with one round" in str(loop(1.0))
+
+
+def boxes_of(svg):
+    """The boxes (title, type, middle, top) and the ends of the edges of a graph."""
+    root = ElementTree.fromstring(svg)
+    space = "{http://www.w3.org/2000/svg}"
+    boxes = []
+    for group in root.iter(f"{space}g"):
+        title, kind = [text.text for text in group.iter(f"{space}text")]
+        frame = next(group.iter(f"{space}rect"))
+        left, top, width = [float(frame.get(name)) for name in ("x", "y", "width")]
+        assert left >= 0 and left + width <= float(root.get("width"))
+        assert top >= 0 and top + 38 <= float(root.get("height"))
+        boxes.append((title, kind, round(left + width / 2, 1), top, width))
+    paths = [path.get("d") for path in root.iter(f"{space}path")]
+    numbers = [[float(n) for n in re.findall(r"[\d.]+", path)] for path in paths]
+    return boxes, [((n[0], n[1]), (n[-2], n[-1])) for n in numbers]
+
+
+def test_a_program_is_drawn_as_a_graph():
+    def f(x, y):
+        z = fnp.sin(x) * y
+        return z + fnp.cos(z), lax.scan(lambda c, r: (c * r + 2.0, None), 1.0, x)[0], 7
+
+    svg = fnx.inspect(f)(np.ones(5, "f4"), np.ones(5, "f4")).as_svg()
+    boxes, edges = boxes_of(svg)
+    titles = [title for title, *_ in boxes]
+    assert titles[:2] == ["a", "b"] and titles[-1].startswith("output 2 = 7")
+    assert {"sin", "cos", "mul", "add"} < set(titles)
+    assert "scan 1.0 (2 equations)" in titles
+    # Each edge goes from the lower end of one box to the upper end of a lower one.
+    tops = {(middle, top): title for title, _, middle, top, _ in boxes}
+    ends = {(middle, top + 38): title for title, _, middle, top, _ in boxes}
+    drawn = {(ends[source], tops[target]) for source, target in edges}
+    assert all(source[1] < target[1] for source, target in edges)
+    assert {
+        ("a", "sin"),
+        ("sin", "mul"),
+        ("b", "mul"),
+        ("mul", "cos"),
+        ("mul", "add"),
+        ("cos", "add"),
+        ("add", "output 0"),
+        ("a", "scan 1.0 (2 equations)"),
+    } <= drawn and len(drawn) == 9
+    # Boxes of a row stand beside each other.
+    rows = {}
+    for _, _, middle, top, width in sorted(boxes, key=lambda box: box[2]):
+        assert middle - width / 2 > rows.get(top, 0)
+        rows[top] = middle + width / 2
+    assert "z = fnp.sin(x) * y" in svg and "script" not in svg
+
+
+def test_graphs_of_no_and_of_many_equations():
+    empty = fnx.inspect(lambda: ())()
+    assert boxes_of(empty.as_svg()) == ([], [])
+
+    def long(x):
+        for i in range(200):
+            x = fnp.sin(x) + i
+        return x < 1
+
+    found = fnx.inspect(long)(1.0)
+    boxes, edges = boxes_of(found.as_svg())
+    assert (len(boxes), len(edges)) == (403, 402)
+    assert "<svg" not in found._repr_html_()
 
 
 def test_inspect_takes_what_jit_takes():
