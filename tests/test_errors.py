@@ -35,7 +35,6 @@ BUILTIN = {
     errors.NonFiniteError: FloatingPointError,
     errors.DifferenceError: AssertionError,
     errors.RecompileError: RuntimeError,
-    errors.CollectiveError: RuntimeError,
     errors.CheckpointError: RuntimeError,
     errors.CompileError: RuntimeError,
     errors.DeviceError: RuntimeError,

@@ -7,6 +7,7 @@ on more devices than there are. This is what users call; the walk starts at
 """
 
 from fnx.distributed.buckets import psum_in_buckets
+from fnx.distributed.checkpoint import latest_step, restore, save
 from fnx.distributed.cluster import Chip, Cluster, Level, dgx_h100
 from fnx.distributed.pipelining import PipelineTime, simulate_pipeline
 from fnx.distributed.sampling import Sampler, shard_of
@@ -25,19 +26,22 @@ __all__ = [
     "Cluster",
     "Level",
     "PipelineTime",
-    "Simulation",
-    "dgx_h100",
-    "initialize",
-    "is_initialized",
-    "psum_in_buckets",
-    "shutdown",
-    "simulate",
-    "simulate_pipeline",
     "Sampler",
+    "Simulation",
     "assert_equal",
     "barrier",
     "broadcast_one_to_all",
+    "dgx_h100",
+    "initialize",
+    "is_initialized",
+    "latest_step",
     "process_allgather",
+    "psum_in_buckets",
+    "restore",
+    "save",
     "shard_of",
+    "shutdown",
+    "simulate",
+    "simulate_pipeline",
     "sync_global_devices",
 ]
