@@ -86,6 +86,10 @@ if TYPE_CHECKING:
         process_index,
     )
     from fnx.api.doctor import doctor
+    from fnx.api.global_arrays import (
+        make_array_from_callback,
+        make_array_from_process_local_data,
+    )
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.inspection import inspect
     from fnx.api.jacobian import hessian, jacfwd, jacobian, jacrev
@@ -155,6 +159,8 @@ _LAZY_NAMES = {
         device_count device_get device_put devices local_device_count local_devices
         process_count process_index""",
     "fnx.api.doctor": "doctor",
+    "fnx.api.global_arrays": """make_array_from_callback
+        make_array_from_process_local_data""",
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
@@ -256,6 +262,8 @@ __all__ = [
     "local_device_count",
     "local_devices",
     "log_compiles",
+    "make_array_from_callback",
+    "make_array_from_process_local_data",
     "make_jaxpr",
     "make_mesh",
     "named_call",

@@ -22,13 +22,14 @@ from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, Placement, placed
 from fnx.runtime.device_array import DeviceArray, on_default, put
 from fnx.runtime.processes import processes
+from fnx.runtime.replicas import across
 from fnx.runtime.sharding import Sharding, SingleDeviceSharding, sharded
 
 T = TypeVar("T")
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of a platform ("cpu", "gpu") or backend ("cuda").
+    """All devices of a platform ("cpu", "gpu") or backend ("cuda"), of all processes.
 
     Without one, those of the platform of the default device. Raises `OptionError` if
     there are none, and says why.
@@ -37,7 +38,7 @@ def devices(backend: str | None = None) -> list[Device]:
     >>> fnx.devices("cpu")
     [CpuDevice(id=0)]
     """
-    return list(where.devices(backend))
+    return list(where.all_devices(backend))
 
 
 def local_devices(backend: str | None = None) -> list[Device]:
@@ -47,7 +48,7 @@ def local_devices(backend: str | None = None) -> list[Device]:
     >>> fnx.local_devices() == fnx.devices()
     True
     """
-    return devices(backend)
+    return list(where.devices(backend))
 
 
 def device_count(backend: str | None = None) -> int:
@@ -186,6 +187,8 @@ def _put(leaf: Any, x: Array, device: Device | Sharding | None, name: str) -> Ar
     assert isinstance(x, ConcreteArray)
     if isinstance(device, Sharding):
         device.shard_shape(x.shape)  # raises where it cannot be cut so
+        if not device.is_fully_addressable:
+            return across().cut(across().whole_of(x), x.type, device)
         return sharded(x._numpy(), x.type, device)
     if device is not None:
         return put(x, _committed(device))

@@ -22,15 +22,22 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
-from fnx.api.spread import Spread, refuse_bound, replicated
+from fnx.api.spread import (
+    Spread,
+    joined_members,
+    own_members,
+    refuse_bound,
+    replicated,
+)
 from fnx.api.static import Divided, Nums, Options, check_hashable, read_options
 from fnx.api.vmap import Axes, MappedLeaf, check_axes, common_size, mapped_leaf
 from fnx.config import config
 from fnx.core.axes import bound_axes, bound_axis
-from fnx.core.trace import Tracer
+from fnx.core.trace import Tracer, tracing
 from fnx.dtypes import default_bits
 from fnx.ops.shape import reshape
-from fnx.runtime.device import Device, devices, named
+from fnx.runtime.device import Device, all_devices, devices, named
+from fnx.runtime.processes import processes
 from fnx.runtime.sharding import Mesh
 from fnx.tree import PyTreeDef
 
@@ -107,11 +114,32 @@ class Pmapped:
                     del self._entries[next(iter(self._entries))]
                 self._entries[key] = found
         spread, out_tree = found
-        results = spread(arrays)
+        results = self._run(spread, arrays)
         for x, donated in zip(arrays, self._options.donated(divided), strict=True):
             if donated and not isinstance(x, Tracer):
                 x.delete()  # type: ignore[attr-defined]
         return out_tree.unflatten(results)
+
+    def _run(self, spread: Spread, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The results; of several processes, for the members of this one."""
+        if not self._is_joined(spread.mesh):
+            return spread(arrays)
+        if tracing():
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{self._asker}: it is called inside of another transformation",
+                    "its members are in several processes, and this one sees its own",
+                    "use fnx.shard_map with arrays of all, or transform inside of pmap",
+                )
+            )
+        count = len(spread.captured)
+        specs = zip(arrays, spread.ins[count:], strict=True)
+        joined = [joined_members(x, spec, spread.mesh) for x, spec in specs]
+        rows = zip(spread(joined), spread.outs, strict=True)
+        return [own_members(x, spec, spread.mesh) for x, spec in rows]
+
+    def _is_joined(self, mesh: Mesh) -> bool:
+        return len(mesh.local_devices) < mesh.size
 
     def _key(self, divided: Divided, treedef: PyTreeDef, arrays: Sequence[Any]) -> Any:
         """What the traced program, and where it runs, depend on."""
@@ -123,6 +151,7 @@ class Pmapped:
             config.strong_zero,
             bound_axes(),
             config.cpu_devices,
+            processes(),
         )
 
     def _array(self, divided: Divided, leaf: Any, index: int) -> Any:
@@ -174,7 +203,12 @@ class Pmapped:
                     fix,
                 )
             )
-        return Mesh(np.array(there[:size], dtype=object), (self._name,))
+        chosen = there[:size]
+        if self._chosen is None:  # the members of all processes
+            everywhere = all_devices()
+            starts = range(0, len(everywhere), len(there))
+            chosen = tuple([d for n in starts for d in everywhere[n : n + size]])
+        return Mesh(np.array(chosen, dtype=object), (self._name,))
 
     def _traced(
         self, divided: Divided, treedef: PyTreeDef, arrays: Sequence[Any]
@@ -207,7 +241,7 @@ class Pmapped:
 
         types = [_part_type(leaf) for leaf in given]
         names = [f"{leaf.name} (a part, by pmap)" for leaf in given]
-        with bound_axis(self._name, size):
+        with bound_axis(self._name, mesh.size):
             traced = trace_tree(run, types, asker=self._asker, names=names)
         held = [replicated(x.shape) for x in traced.captured]
         ins = [
@@ -294,6 +328,10 @@ def pmap(
     that of the first member. Results stay on their devices: `x.addressable_shards` are
     their parts, and whoever looks at them as a whole gathers them. CPU devices are made
     by `fnx.config.cpu_devices = n`.
+
+    In a job of several processes (`fnx.distributed`) each one passes its own members
+    and gets their results, and the axis has those of all. With `devices` they are this
+    process's alone.
 
     `devices` or `backend` say which devices, in their order; arguments whose numbers
     are in `static_broadcasted_argnums` are Python values that every member sees;

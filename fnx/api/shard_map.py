@@ -29,7 +29,8 @@ from fnx.core.axes import bound_axes, bound_axis
 from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.dtypes import default_bits
-from fnx.runtime.device import Device, devices, named
+from fnx.runtime.device import Device, all_devices, named
+from fnx.runtime.processes import processes
 from fnx.runtime.sharding import (
     Mesh,
     PartitionSpec,
@@ -347,5 +348,8 @@ def make_mesh(
 
 def _there(chosen: Sequence[Device] | None) -> tuple[Device, ...]:
     if chosen is None:
-        return devices()
-    return tuple([named(d, "make_mesh: devices", names=False) for d in chosen])
+        return all_devices()
+    remote = {d: d for d in all_devices() if d.process_index != processes().index}
+    return tuple(
+        [remote.get(d) or named(d, "make_mesh: devices", names=False) for d in chosen]
+    )

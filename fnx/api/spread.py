@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx import errors
 from fnx.config import watching
 from fnx.control.spmd import Specs, as_one, spmd, whole
@@ -61,8 +63,11 @@ class Spread:
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
         types = self._types()
         shardings = [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
-        backend = self.mesh.devices.flat[0].backend
-        run = self._on_cpu if backend == "cpu" else self._on_devices
+        run = self._on_cpu
+        if len(self.mesh.local_devices) < self.mesh.size:
+            run = self._across
+        elif self.mesh.devices.flat[0].backend != "cpu":
+            run = self._on_devices
         results = run(arrays, types, shardings)
         if hooks.busy and (watching() or checked_kinds.get()):
             here = [put(x, placed(CPU, False)) for x in (*arrays, *results)]
@@ -82,6 +87,34 @@ class Spread:
         ready.run(outputs, data)
         rows = zip(outputs, types, shardings, strict=True)
         return [sharded(*row) for row in rows]
+
+    def _across(
+        self,
+        arrays: Sequence[Any],
+        types: Sequence[ArrayType],
+        shardings: Sequence[NamedSharding],
+    ) -> list[Any]:
+        """Every process has the parts of its devices.
+
+        Nobody looks for NaNs or failed checks there: that would be another program.
+        """
+        if watching() or checked_kinds.get():
+            raise errors.OptionError(
+                errors.explain(
+                    f"{self.asker}: fnx.config.debug_nans, debug_infs and checkify "
+                    "look at programs of one process",
+                    "its mesh has devices of others",
+                    "turn them off, or look for the mistake in one process",
+                )
+            )
+        there, mesh = replicas.across(), self.mesh
+        owners = there.owners_of(list(mesh.devices.flat))
+        ready = there.prepared(self.program, mesh.axes, self.ins, self.outs, owners)
+        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
+        given = [there.given(*row) for row in zip(arrays, wanted, strict=True)]
+        found = zip(*ready.run(given), strict=True)
+        rows = zip(found, types, shardings, strict=True)
+        return [there.global_array(*row) for row in rows]
 
     def _on_devices(
         self,
@@ -136,6 +169,32 @@ def spec_of(names: Sequence[Sequence[Any]]) -> PartitionSpec:
     while entries and entries[-1] is None:
         entries.pop()
     return PartitionSpec(*entries)
+
+
+def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:
+    """This process's members of a stacked array, as parts of the array of all.
+
+    Where nothing is cut, the array is every process's own.
+    """
+    axes = [axis for axis, names in enumerate(spec) if names]
+    if not axes:
+        return x
+    (axis,) = axes
+    data = x._numpy()
+    shape = (*x.shape[:axis], mesh.size, *x.shape[axis + 1 :])
+    parts = np.split(data, data.shape[axis], axis)
+    sharding = NamedSharding(mesh, spec_of(spec))
+    return replicas.across().global_array(parts, x.type.with_shape(shape), sharding)
+
+
+def own_members(x: Any, spec: Any, mesh: Mesh) -> Any:
+    """The members of this process in an array of all, as an array on its devices."""
+    parts = [part._numpy() for part in x.parts]
+    axes = [axis for axis, names in enumerate(spec) if names]
+    data = np.concatenate(parts, axes[0]) if axes else parts[0]
+    own = Mesh(np.array(mesh.local_devices, dtype=object), mesh.axis_names)
+    type = x.type.with_shape(data.shape)
+    return sharded(data, type, NamedSharding(own, spec_of(spec)))
 
 
 def refuse_bound(asker: str, names: Sequence[Any]) -> None:

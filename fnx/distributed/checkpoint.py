@@ -21,12 +21,13 @@ import numpy as np
 
 from fnx import errors, tree
 from fnx.api.arguments import as_array, leaf_names, type_of
-from fnx.core.array import Array
+from fnx.api.device import device_put
 from fnx.core.types import ArrayType
 from fnx.distributed import safetensors
 from fnx.distributed.communicator import ProcessCommunicator
 from fnx.distributed.values import everyone, told
 from fnx.records import record
+from fnx.runtime.sharding import GlobalArray, PartsArray, ShardedArray
 
 NumPyArray = np.ndarray[Any, Any]
 StrPath = str | os.PathLike[str]
@@ -55,9 +56,9 @@ class _Piece:
 def save(directory: StrPath, values: Any, step: int, keep: int | None = None) -> None:
     """Writes a tree of arrays as the checkpoint of a step.
 
-    Every process calls it with the same tree; each writes a part of it, so that all is
-    written once. With `keep`, only so many of the newest checkpoints stay. A checkpoint
-    of the same step is replaced.
+    Every process calls it with the same tree; each writes a part of it, and of arrays
+    in parts its own, so that all is written once. With `keep`, only so many of the
+    newest checkpoints stay. A checkpoint of the same step is replaced.
 
     Raises `CheckpointError` on all processes where one cannot write, `CollectiveError`
     where they have trees of other structures or types.
@@ -78,11 +79,12 @@ def save(directory: StrPath, values: Any, step: int, keep: int | None = None) ->
     all_processes.barrier(f"save of step {step}: {types}")
     place = Path(directory) / _name(step)
     draft = place.with_name(f".{place.name}.draft")
-    pieces = _divided(types, all_processes.size)
+    pieces = _divided(leaves, all_processes.size)
     first = all_processes.rank == 0
 
     def write() -> str:
-        own = {p.key: leaves[p.leaf] for p in pieces if p.process == all_processes.rank}
+        mine = [piece for piece in pieces if piece.process == all_processes.rank]
+        own = {piece.key: _data(leaves[piece.leaf], piece) for piece in mine}
         return safetensors.write(draft / _file(all_processes.rank), own)
 
     _together(all_processes, lambda: _fresh(draft) if first else "")
@@ -102,9 +104,9 @@ def restore(directory: StrPath, like: Any, step: int | None = None) -> Any:
     """The tree of a checkpoint; without a step, of the newest one.
 
     `like` is a tree of the same structure and types, of arrays or
-    `fnx.ShapeDtypeStruct`s; NumPy arrays and Python numbers in it come back as such.
-    Every process gets the whole tree. There may be more or fewer processes than have
-    written it.
+    `fnx.ShapeDtypeStruct`s; NumPy arrays and Python numbers in it come back as such,
+    arrays in parts as parts, and all else as a whole on every process. There may be
+    more or fewer processes than have written it, and other parts.
 
     Raises `CheckpointError` on all processes where there is no such checkpoint, where a
     file is torn or damaged, and where leaves are missing or have other types.
@@ -155,19 +157,43 @@ def latest_step(directory: StrPath) -> int | None:
 # ---------------------------------------------------------------- writing
 
 
-def _divided(types: Mapping[str, ArrayType], count: int) -> list[_Piece]:
-    """Who writes what: large leaves first, each to the process with the least."""
+def _divided(leaves: Mapping[str, Any], count: int) -> list[_Piece]:
+    """Who writes what: parts who has them, then large leaves who has the least."""
     loads = [0] * count
     pieces = []
-    for name, type in sorted(types.items(), key=lambda row: (-_nbytes(row[1]), row[0])):
+    for name, x in sorted(leaves.items(), key=lambda row: (-row[1].nbytes, row[0])):
+        if _is_cut(x):
+            pieces += _parts(name, x)
+            continue
         process = loads.index(min(loads))
-        loads[process] += _nbytes(type)
-        pieces.append(_Piece(name, process, (0,) * len(type.shape), type.shape))
+        loads[process] += x.nbytes
+        pieces.append(_Piece(name, process, (0,) * x.ndim, x.shape))
     return pieces
 
 
-def _nbytes(type: ArrayType) -> int:
-    return type.size * type.dtype.itemsize
+def _is_cut(x: Any) -> bool:
+    return isinstance(x, GlobalArray) and not x.is_fully_replicated
+
+
+def _parts(name: str, x: GlobalArray) -> list[_Piece]:
+    """The different parts of an array, each of the first process that has it."""
+    found: dict[Any, _Piece] = {}
+    for device, index in x.sharding.devices_indices_map(x.shape).items():
+        start = tuple([side.start for side in index])
+        shape = tuple([side.stop - side.start for side in index])
+        piece = _Piece(name, device.process_index, start, shape)
+        found.setdefault(start, piece)
+    return list(found.values())
+
+
+def _data(x: Any, piece: _Piece) -> NumPyArray:
+    """What this process has of a leaf."""
+    if not _is_cut(x):
+        return np.asarray(x)
+    for shard in x.addressable_shards:
+        if tuple([side.start for side in shard.index]) == piece.start:
+            return np.asarray(shard.data)
+    raise errors.InternalError(f"save: this process has no {piece}")
 
 
 def _fresh(draft: Path) -> str:
@@ -291,6 +317,8 @@ def _like(x: NumPyArray, leaf: Any) -> Any:
     """A leaf of the kind that was asked for."""
     if isinstance(leaf, np.ndarray | np.generic):
         return x if isinstance(leaf, np.ndarray) else x[()]
+    if isinstance(leaf, GlobalArray | PartsArray | ShardedArray):
+        return device_put(x, leaf.sharding)
     if isinstance(leaf, bool | int | float | complex):
         return x.item()
     return as_array(x, "restore", "")
@@ -314,16 +342,17 @@ def _together(
     return [text[1:] for text in texts]
 
 
-def _named_leaves(values: Any, asker: str) -> dict[str, NumPyArray]:
+def _named_leaves(values: Any, asker: str) -> dict[str, Any]:
     leaves, treedef = tree.flatten_with_path(values)
     names = leaf_names(["the argument"], [treedef])
-    return {
-        tree.keystr(path): np.asarray(as_array(leaf, asker, name))
-        for (path, leaf), name in zip(leaves, names, strict=True)
-    }
+    found = {}
+    for (path, leaf), name in zip(leaves, names, strict=True):
+        x = as_array(leaf, asker, name)
+        found[tree.keystr(path)] = x if _is_cut(x) else np.asarray(x)
+    return found
 
 
-def _type(x: NumPyArray | Array) -> ArrayType:
+def _type(x: Any) -> ArrayType:
     return ArrayType(x.shape, x.dtype)
 
 

@@ -8,7 +8,7 @@ bits on every process, and from run to run. Next on the walk: `mpi.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +20,7 @@ from fnx.distributed.channel import Channel, Meeting, as_bytes
 
 NumPyArray = np.ndarray[Any, Any]
 Pairs = Sequence[tuple[int, int]]
+Order = Sequence[int] | None
 
 # Arrays of up to this many bytes go to all processes as a whole.
 _SMALL = 16 * 1024
@@ -53,9 +54,17 @@ class ProcessCommunicator:
         self.all_reduce_rows([x], out, op)
 
     def all_reduce_rows(
-        self, rows: Sequence[NumPyArray], out: NumPyArray, op: str
+        self,
+        rows: Sequence[NumPyArray],
+        out: NumPyArray,
+        op: str,
+        order: Order = None,
     ) -> None:
-        """The same of several arrays of each process, in the order of the processes."""
+        """The same of several arrays of each process.
+
+        They are folded in the order of the processes, or in this one of the arrays
+        numbered so.
+        """
         many = f"{len(rows)} of " if len(rows) > 1 else ""
         meeting = self._meet(f"all_reduce({many}{_type(out)}, {op})")
         flat, result = [x.reshape(-1) for x in rows], out.reshape(-1)
@@ -66,7 +75,7 @@ class ProcessCommunicator:
             cuts = [slice(*ends) for ends in pairwise(ends)]
         mine = result[cuts[self.rank]]
         pieces = [[x[cut] for x in flat] for cut in cuts]
-        fold(self._collect(pieces, meeting), mine, op)
+        fold(_ordered(self._collect(pieces, meeting), order), mine, op)
         if mine.size < result.size:
             self._distribute(mine, [result[cut] for cut in cuts], meeting)
 
@@ -78,9 +87,23 @@ class ProcessCommunicator:
 
     def reduce_scatter(self, x: NumPyArray, out: NumPyArray) -> None:
         """The sum of all processes' rows of this rank's number."""
-        meeting = self._meet(f"reduce_scatter({_type(x)})")
-        pieces = [[row] for row in x.reshape(self.size, -1)]
-        fold(self._collect(pieces, meeting), out.reshape(-1), "sum")
+        self.reduce_scatter_rows([[row] for row in x], out)
+
+    def reduce_scatter_rows(
+        self,
+        pieces: Sequence[Sequence[NumPyArray]],
+        out: NumPyArray,
+        order: Order = None,
+    ) -> None:
+        """The sum of what all processes have for this one.
+
+        `pieces[r]` are several arrays for rank r; the order is as in `all_reduce_rows`.
+        """
+        many = f"{len(pieces[0])} of " if len(pieces[0]) > 1 else ""
+        meeting = self._meet(f"reduce_scatter({many}{_type(out)})")
+        flat = [[np.ascontiguousarray(x).reshape(-1) for x in row] for row in pieces]
+        rows = _ordered(self._collect(flat, meeting), order)
+        fold(rows, out.reshape(-1), "sum")
 
     def all_to_all(self, x: NumPyArray, out: NumPyArray) -> None:
         """Row i of `out` is row `rank` of process i."""
@@ -108,6 +131,20 @@ class ProcessCommunicator:
         receives = {r: as_bytes(out) for r in source if r != self.rank}
         self.channel.exchange(sends, receives, meeting)
 
+    def swap(
+        self,
+        sends: Mapping[int, NumPyArray],
+        receives: Mapping[int, NumPyArray],
+        what: str,
+    ) -> None:
+        """Sends an array to each of some ranks, and fills others from ranks."""
+        meeting = self._meet(what)
+        self.channel.exchange(
+            {r: as_bytes(x) for r, x in sends.items()},
+            {r: as_bytes(x) for r, x in receives.items()},
+            meeting,
+        )
+
     def broadcast(self, x: NumPyArray, root: int = 0) -> None:
         """Fills `x` with the root's; pieces go by way of all processes."""
         meeting = self._meet(f"broadcast({_type(x)}, from {root})")
@@ -129,6 +166,11 @@ class ProcessCommunicator:
         meeting = self._meet(f"split({[list(group) for group in groups]})")
         (group,) = [group for group in groups if self.rank in group]
         return ProcessCommunicator(self.channel.part(list(group), meeting))
+
+    def leave(self, error: BaseException | None) -> None:
+        """Comes no more if something went wrong; else it may come again."""
+        if error is not None:
+            self.fail(error)
 
     def fail(self, error: BaseException) -> None:
         """This process comes no more: the others raise, and do not wait for it."""
@@ -181,6 +223,10 @@ class ProcessCommunicator:
         if self._scratch.size < nbytes:
             self._scratch = np.empty(nbytes, np.uint8)
         return self._scratch[:nbytes]
+
+
+def _ordered(rows: list[NumPyArray], order: Order) -> list[NumPyArray]:
+    return rows if order is None else [rows[number] for number in order]
 
 
 def fold(rows: Sequence[NumPyArray], out: NumPyArray, op: str) -> None:

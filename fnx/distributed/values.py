@@ -18,7 +18,9 @@ from fnx.api.arguments import as_array, leaf_names
 from fnx.core.types import ArrayType
 from fnx.distributed.communicator import ProcessCommunicator
 from fnx.distributed.tcp import TCPChannel
+from fnx.runtime.across import whole_of
 from fnx.runtime.processes import processes
+from fnx.runtime.sharding import GlobalArray
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -56,14 +58,15 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """The leaves of all processes, stacked along a new leading axis.
 
     A leaf of shape `(a, b)` gives one of shape `(process_count, a, b)`; with `tiled`,
-    `(process_count * a, b)`, and leaves need an axis. Raises `CollectiveError` where
-    processes differ in structure or types, `ShapeError` for numbers with `tiled`.
+    `(process_count * a, b)`, and leaves need an axis. An array of which the processes
+    have parts is given as a whole. Raises `CollectiveError` where processes differ in
+    structure or types, `ShapeError` for numbers with `tiled`.
 
     >>> import fnx, numpy as np
     >>> fnx.distributed.process_allgather({"loss": np.float32(0.5)})
     {'loss': array([0.5], dtype=float32)}
     """
-    arrays, treedef, names = _flat(in_tree, "process_allgather")
+    arrays, treedef, names = _flat(in_tree, "process_allgather", parts=True)
     for x, name in zip(arrays, names, strict=True):
         if tiled and x.ndim == 0:
             raise errors.ShapeError(
@@ -77,6 +80,9 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     _agree(all_processes, "process_allgather", arrays, treedef)
     results = []
     for x in arrays:
+        if isinstance(x, GlobalArray):
+            results.append(whole_of(x))
+            continue
         out = np.empty((all_processes.size, *x.shape), x.dtype)
         all_processes.all_gather(x, out)
         results.append(out.reshape(-1, *x.shape[1:]) if tiled else out)
@@ -208,12 +214,20 @@ def told(all_processes: ProcessCommunicator, text: str) -> list[str]:
     return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
 
 
-def _flat(in_tree: Any, asker: str) -> tuple[list[NumPyArray], Any, list[str]]:
-    """The leaves as contiguous NumPy arrays, the structure, and the leaves' names."""
+def _flat(
+    in_tree: Any, asker: str, parts: bool = False
+) -> tuple[list[Any], Any, list[str]]:
+    """The leaves as contiguous NumPy arrays, the structure, and the leaves' names.
+
+    With `parts`, arrays of which other processes have parts stay what they are.
+    """
     leaves, treedef = tree.flatten(in_tree)
     names = leaf_names(["the argument"], [treedef])
-    arrays = []
+    arrays: list[Any] = []
     for leaf, name in zip(leaves, names, strict=True):
+        if parts and isinstance(leaf, GlobalArray):
+            arrays.append(leaf)
+            continue
         x = np.asarray(as_array(leaf, asker, name))
         arrays.append(np.ascontiguousarray(x).reshape(x.shape))
     return arrays, treedef, names
@@ -222,7 +236,7 @@ def _flat(in_tree: Any, asker: str) -> tuple[list[NumPyArray], Any, list[str]]:
 def _agree(
     all_processes: ProcessCommunicator,
     asker: str,
-    arrays: Sequence[NumPyArray],
+    arrays: Sequence[Any],
     treedef: Any,
 ) -> None:
     """Raises `CollectiveError` on all unless structures and types are the same."""
@@ -230,5 +244,5 @@ def _agree(
     all_processes.barrier(f"{asker} of {treedef} with {types}")
 
 
-def _type(x: NumPyArray) -> ArrayType:
+def _type(x: Any) -> ArrayType:
     return ArrayType(x.shape, x.dtype)

@@ -21,6 +21,7 @@ from fnx import config as options
 from fnx import errors
 from fnx.config import busy, config
 from fnx.records import record
+from fnx.runtime import processes as jobs
 from fnx.runtime.backend import (
     DeviceBackend,
     Found,
@@ -28,6 +29,7 @@ from fnx.runtime.backend import (
     device_platforms,
     found_devices,
 )
+from fnx.runtime.processes import processes
 
 
 @record
@@ -122,21 +124,57 @@ _cpus = [CPU]
 
 
 def cpus() -> tuple[Device, ...]:
-    """The CPU devices: as many as `fnx.config.cpu_devices` says."""
-    count = config.cpu_devices
+    """This process's CPU devices: as many as `fnx.config.cpu_devices` says."""
+    count, process = config.cpu_devices, processes().index
     while len(_cpus) < count:
-        _cpus.append(Device(len(_cpus), "cpu", "cpu"))
+        _cpus.append(Device(_cpus[0].id + len(_cpus), "cpu", "cpu", process))
+    if (CPU.id, CPU.process_index) != (process * count, process):
+        _renumber(process * count, process)
     return tuple(_cpus[:count])
+
+
+def _renumber(first: int, process: int) -> None:
+    """Gives the CPU devices the numbers that they have among all processes'.
+
+    They stay the same objects: what lies on them still does.
+    """
+    for id, device in enumerate(_cpus, first):
+        object.__setattr__(device, "id", id)
+        object.__setattr__(device, "process_index", process)
+    known = list(_placements.values())
+    _placements.clear()
+    for placement in known:
+        device = placement.device
+        _placements[device.backend, device.id, placement.committed] = placement
+
+
+def all_devices(name: str | None = None) -> tuple[Device, ...]:
+    """The devices of all processes, which have as many CPU devices as this one.
+
+    Of other platforms those of this process. Raises `OptionError` if there are none.
+    """
+    own = devices(name)
+    found = processes()
+    if found.count == 1 or own[0].backend != "cpu":
+        return own
+    return tuple(
+        [
+            own[i] if p == found.index else Device(p * len(own) + i, "cpu", "cpu", p)
+            for p in range(found.count)
+            for i in range(len(own))
+        ]
+    )
 
 
 @cache
 def devices_of(name: str) -> tuple[Device, ...]:
-    """The devices of a backend."""
+    """This process's devices of a backend."""
     if name == "cpu":
         return cpus()
     platform = device_platforms()[name]
     kinds = enumerate(found(name).kinds)
-    return tuple([Device(i, platform, kind, 0, name) for i, kind in kinds])
+    process = processes().index
+    return tuple([Device(i, platform, kind, process, name) for i, kind in kinds])
 
 
 def forget() -> None:
@@ -152,7 +190,7 @@ def forget() -> None:
 
 
 def devices(name: str | None = None) -> tuple[Device, ...]:
-    """The devices of a backend or a platform; of the default device's without one.
+    """This process's devices of a backend or platform; without one, of the default's.
 
     Raises `OptionError` if there are none.
     """
@@ -262,7 +300,15 @@ class _Default:
 
 _default = _Default()
 options.changed["default_device"] = _default.change
-options.changed["cpu_devices"] = devices_of.cache_clear
+
+
+def _count_again() -> None:
+    """There are other devices, or other processes, from now on."""
+    devices_of.cache_clear()
+    cpus()
+
+
+options.changed["cpu_devices"] = jobs.changed = _count_again
 
 _chosen: ContextVar[Device | None] = ContextVar("fnx_default_device", default=None)
 

@@ -6,6 +6,7 @@ arrays; without it, this process is the only one. Next on the walk: `device.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fnx.records import record
@@ -27,6 +28,9 @@ class Processes:
 _ALONE = Processes()
 _now = _ALONE
 
+# What is called when the processes are others; `device.py` puts something here.
+changed: Callable[[], None] | None = None
+
 
 def processes() -> Processes:
     """The processes of this job.
@@ -41,3 +45,5 @@ def enter(found: Processes | None) -> None:
     """From now on these are the processes; `None` is this one alone."""
     global _now
     _now = _ALONE if found is None else found
+    if changed is not None:
+        changed()

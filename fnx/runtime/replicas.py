@@ -38,6 +38,7 @@ from fnx.records import record
 from fnx.runtime.backend import backend
 from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.processes import processes
 
 Index = tuple[Any, ...]  # `...`, so that it gives a view, and a slice for each axis
 Reads = tuple[tuple[Index, ...], ...]
@@ -147,13 +148,25 @@ def run(
 
     Inside of a replica it runs as one program: the devices are busy.
     """
+    owners = processes().count > 1 and across().owners_of(devices)
     if named_axes.is_replica():
         alone(program, axes, ins, outs).run(outputs, arrays)
+    elif owners:
+        ready = across().prepared(program, axes, ins, outs, owners)
+        ready.wholes(outputs, ready.run(arrays))
     else:
         prepared(program, axes, ins, outs).run(outputs, arrays)
 
 
 control.runner = run
+
+
+def across() -> Any:
+    """The module of replicas of several processes."""
+    # lazy: few jobs have several
+    from fnx.runtime import across as module  # lazy: see above
+
+    return module
 
 
 @record
@@ -204,19 +217,31 @@ def parts(
 
     `None` for an output of which another replica's is taken.
     """
-    names = [name for name, _ in axes]
-    places = product(*[range(size) for _, size in axes])
-    found = [dict(zip(names, place, strict=True)) for place in places]
-    given = list(zip(program.input_types, ins, strict=True))
-    made = list(zip(program.output_types, outs, strict=True))
-    reads = [tuple([_part(t.shape, s, at, axes) for t, s in given]) for at in found]
+    reads = places(program.input_types, ins, axes)
+    whole = places(program.output_types, outs, axes)
     writes = [
-        tuple(
-            [_part(t.shape, s, at, axes) if _is_first(s, at) else None for t, s in made]
-        )
-        for at in found
+        tuple([i if _is_first(s, at) else None for i, s in zip(row, outs, strict=True)])
+        for row, at in zip(whole, _grid(axes), strict=True)
     ]
-    return tuple(reads), tuple(writes)
+    return reads, tuple(writes)
+
+
+def places(types: Sequence[ArrayType], specs: Specs, axes: Axes) -> Reads:
+    """For each replica the index of its part of arrays, of whose parts these are."""
+    rows = list(zip(types, specs, strict=True))
+    return tuple(
+        [
+            tuple([_part(type.shape, spec, at, axes) for type, spec in rows])
+            for at in _grid(axes)
+        ]
+    )
+
+
+def _grid(axes: Axes) -> list[dict[Hashable, int]]:
+    """Where each replica is along the axes."""
+    names = [name for name, _ in axes]
+    grid = product(*[range(size) for _, size in axes])
+    return [dict(zip(names, place, strict=True)) for place in grid]
 
 
 def _part(

@@ -19,6 +19,7 @@ from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, Deleted, from_numpy
 from fnx.runtime.device import Device
+from fnx.runtime.processes import processes
 
 Index = tuple[slice, ...]
 
@@ -114,7 +115,7 @@ class Mesh:
     @property
     def local_devices(self) -> list[Device]:
         """The devices of this process."""
-        return list(self.devices.flat)
+        return [d for d in self.devices.flat if is_local(d)]
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -192,12 +193,12 @@ class Sharding:
     @property
     def addressable_devices(self) -> set[Device]:
         """The devices of this process."""
-        return self.device_set
+        return {device for device in self.device_set if is_local(device)}
 
     @property
     def is_fully_addressable(self) -> bool:
         """Whether all devices are of this process."""
-        return True
+        return all(map(is_local, self.device_set))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
         """Whether both put the same parts of an array of that rank on each device."""
@@ -478,6 +479,33 @@ class PartsArray(ConcreteArray):
         return super().__repr__()
 
 
+class GlobalArray(PartsArray):
+    """An array in parts of which other processes have some.
+
+    `parts` are those of this process, in the mesh's order. As a whole it can be looked
+    at where every device has all of it.
+    """
+
+    __slots__ = ()
+
+    def _numpy(self) -> np.ndarray[Any, Any]:
+        if self._sharding.is_fully_replicated:
+            return self.parts[0]._numpy()
+        raise errors.ArgumentError(
+            errors.explain(
+                f"the values of an array {self.type} cut over several processes",
+                "this process has only some of them",
+                "look at x.addressable_shards, compute with it in fnx.shard_map or jit "
+                "with shardings, or have fnx.distributed.process_allgather(x) fetch it",
+            )
+        )
+
+    def __repr__(self) -> str:
+        if self.is_deleted() or self._sharding.is_fully_replicated:
+            return super().__repr__()
+        return f"Array(of several processes, {self.type}, {self._sharding})"
+
+
 class DeletedShardedArray(Deleted, ShardedArray):
     """What an array in parts turns into when its memory has been given away."""
 
@@ -495,12 +523,18 @@ def shards_of(x: ConcreteArray) -> list[Shard]:
     """The parts of an array, in the order of the devices of its mesh."""
     rows = sharding_of(x).devices_indices_map(x.shape).items()
     seen: dict[Any, int] = {}
-    found = []
-    for rank, (device, index) in enumerate(rows):
+    found: list[Shard] = []
+    for device, index in rows:
         key = tuple([(part.start, part.stop) for part in index])
         number = seen[key] = seen.get(key, -1) + 1
-        found.append(Shard(device, index, number, _part(x, rank, index)))
+        if is_local(device):
+            found.append(Shard(device, index, number, _part(x, len(found), index)))
     return found
+
+
+def is_local(device: Device) -> bool:
+    """Whether a device is of this process."""
+    return device.process_index == processes().index
 
 
 def _part(x: ConcreteArray, rank: int, index: Index) -> ConcreteArray:
