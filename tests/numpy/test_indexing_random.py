@@ -1,4 +1,4 @@
-"""x[index] and x.at[index] with random indices, against NumPy; sorts with random keys."""
+"""x[index] and x.at[index] at random, against NumPy; sorts with random keys."""
 
 from __future__ import annotations
 
