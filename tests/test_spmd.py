@@ -267,6 +267,68 @@ def test_arrays_on_other_cpu_devices():
         x + 1
 
 
+def newton(x):
+    return lax.custom_root(
+        lambda y: y**3 + y - x,
+        x,
+        lambda f, y: lax.fori_loop(0, 30, lambda _, y: y - f(y) / (3 * y**2 + 1), y),
+        lambda g, y: y / g(fnp.ones_like(y)),
+    )
+
+
+LOOPS = {
+    "scan": lambda x: lax.scan(
+        lambda c, r: (fnp.sin(c) + lax.pmean(r, "i"), c * r), x[0], x
+    ),
+    "scan with checkpoints": lambda x: lax.scan(
+        lambda c, r: (fnp.sin(c) * lax.psum(r, "i"), c), x[0], x, checkpoint="sqrt"
+    ),
+    "fori_loop": lambda x: lax.fori_loop(
+        0, 3, lambda n, c: fnp.tanh(c) + lax.ppermute(c, "i", [(0, 1), (1, 0)]), x
+    ),
+    "while_loop": lambda x: lax.while_loop(
+        lambda c: c[0] < 4, lambda c: (c[0] + 1, lax.psum(fnp.sin(c[1]), "i")), (0, x)
+    )[1],
+    "cond": lambda x: lax.cond(
+        lax.psum(x.sum(), "i") > 0,
+        lambda x: lax.psum(x, "i") ** 2,
+        lambda x: fnp.cos(x) * lax.pmean(x, "i"),
+        x,
+    ),
+    "switch": lambda x: lax.switch(
+        lax.axis_index("i"), [fnp.sin, fnp.cos, lambda x: x**2, fnp.tanh], x
+    ),
+    "map": lambda x: lax.map(lambda r: lax.psum(fnp.sin(r), "i"), x),
+    "associative_scan": lambda x: lax.associative_scan(
+        lambda a, b: a * b, lax.pmean(x, "i")
+    ),
+    "custom_root": newton,
+    "remat": lambda x: fnx.checkpoint(lambda x: lax.psum(fnp.sin(x), "i") * x)(x),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_control_flow_in_replicas(name):
+    x, f = random(4, 3, 5) / 2, LOOPS[name]
+
+    def results(over):
+        def loss(x):
+            return sum(fnp.sum(y**2) for y in fnx.tree.leaves(over(f)(x)))
+
+        def inside(x):
+            return fnx.grad(
+                lambda x: sum(fnp.sum(y**2) for y in fnx.tree.leaves(f(x)))
+            )(x)
+
+        return over(f)(x), fnx.grad(loss)(x), over(inside)(x)
+
+    got = results(lambda f: fnx.pmap(f, "i"))
+    want = results(lambda f: fnx.vmap(f, axis_name="i"))
+    pairs = zip(fnx.tree.leaves(got), fnx.tree.leaves(want), strict=True)
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-5)
+
+
 # ---------------------------------------------------------------- shard_map
 
 
