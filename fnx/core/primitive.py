@@ -252,15 +252,39 @@ class Primitive:
         """
         return ()
 
-    def localized(self, out_shape: tuple[int, ...], **params: Any) -> Mapping[str, Any]:
-        """Params for parts of the inputs, where the part of the output has a shape."""
-        return params | {"shape": out_shape} if "shape" in params else params
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any
+    ) -> Flow | None:
+        """How axes run from the inputs to the outputs; `None` if nobody knows.
+
+        By default as `alignment` says.
+        """
+        rows: list[list[Any]] = []
+        for position, type in enumerate(types):
+            way = self.alignment(position, types, **params)
+            if way is None or len(way) != len(type.shape):
+                return None
+            own = enumerate(way)
+            rows.append([(position, axis) if to is None else to for axis, to in own])
+        for (left, axis), (right, other) in self.folded_together(**params):
+            rows[right][other] = rows[left][axis]
+        ends = tuple([tuple(range(len(out.shape))) for out in outs])
+        return Flow(tuple([tuple(row) for row in rows]), ends)
+
+    def localized(
+        self,
+        inputs: Sequence[tuple[int, ...]],
+        outputs: Sequence[tuple[int, ...]],
+        **params: Any,
+    ) -> Mapping[str, Any]:
+        """Params for parts of these shapes, which are cut along axes of the `flow`."""
+        return params | {"shape": outputs[0]} if "shape" in params else params
 
     def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
         """The parts of the outputs for parts of the inputs, on one of several devices.
 
         `cutter` is a `fnx.transforms.shard.Cutter`, the parts are its `Part`s. `None`
-        where `body` or `alignment` tells it.
+        where `body` or `flow` tells it.
         """
         return None
 
@@ -379,6 +403,17 @@ class Looped(NamedTuple):
     reverse: bool = False
     test: Program | None = None
     tests: Sequence[Any] = ()
+
+
+class Flow(NamedTuple):
+    """A label for each axis of each input and output.
+
+    What has one label runs together. A label of no output is folded away. `None` is for
+    an axis that has to be there as a whole.
+    """
+
+    inputs: tuple[tuple[Any, ...], ...]
+    outputs: tuple[tuple[Any, ...], ...]
 
 
 class Pulled(NamedTuple):

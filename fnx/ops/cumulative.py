@@ -17,7 +17,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.links import MOST, Links, numbered
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, Pulled
+from fnx.core.primitive import Flow, MappedAxis, Primitive, Pulled
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
@@ -25,7 +25,7 @@ from fnx.ops.families import FLOAT, NUMBER, REAL, widened
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
-from fnx.ops.shape import padded_along
+from fnx.ops.shape import kept_axes, padded_along
 
 Parts = tuple[Any, ...]
 
@@ -46,6 +46,17 @@ class Cumulative(Primitive):
         self.kinds = kinds
         self.numpy = numpy
         self.combine = combine
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        axis: int,
+        reverse: bool,
+    ) -> Flow:
+        """The other axes run along the output."""
+        return kept_axes(types, outs, (axis,))
 
     def infer(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         """The operand's type."""

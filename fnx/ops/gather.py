@@ -19,7 +19,7 @@ from fnx import dtypes
 from fnx.core.faults import Fault
 from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive, primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.kernel.expr import Const, IndexValue
@@ -84,6 +84,30 @@ class WindowDims:
         )
 
 
+def window_labels(
+    operand: ArrayType, indices: ArrayType, windows: ArrayType, dims: WindowDims
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    """Labels of the axes of operand, indices and windows array (see `Flow`).
+
+    An axis of the operand runs along the windows array where a window is all of it.
+    """
+    at: list[Any] = [None] * operand.ndim
+    out: list[Any] = [None] * windows.ndim
+    of_indices: list[Any] = [None] * indices.ndim
+    pairs = zip(dims.window_axes(operand.ndim), dims.offset_dims, strict=True)
+    for axis, place in pairs:
+        if operand.shape[axis] == windows.shape[place]:
+            at[axis] = out[place] = ("window", axis)
+    for axis, place in enumerate(dims.batch_axes(windows.ndim)):
+        of_indices[axis] = out[place] = ("index", axis)
+    both = zip(
+        dims.operand_batching_dims, dims.start_indices_batching_dims, strict=True
+    )
+    for axis, place in both:
+        at[axis] = of_indices[place]
+    return tuple(at), tuple(of_indices), tuple(out)
+
+
 class _Gather(Primitive):
     """gather(operand, indices, dims, sizes, mode, fill_value): windows of the operand.
 
@@ -110,6 +134,30 @@ class _Gather(Primitive):
         return super().__call__(
             operand, indices, dims=dims, sizes=sizes, mode=mode, fill_value=fill_value
         )
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        dims: WindowDims,
+        **params: Any,
+    ) -> Flow:
+        """Index vectors run along the output, and axes that windows have all of."""
+        operand, indices, windows = window_labels(*types, outs[0], dims)
+        return Flow((operand, indices), (windows,))
+
+    def localized(
+        self,
+        inputs: Sequence[Ints],
+        outputs: Sequence[Ints],
+        *,
+        dims: WindowDims,
+        **params: Any,
+    ) -> dict[str, Any]:
+        """Windows that have all of an axis that is cut, too."""
+        sizes = dims.window_sizes(outputs[0], len(inputs[0]))
+        return params | {"dims": dims, "sizes": sizes}
 
     def infer(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive
 from fnx.core.program import Atom
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
@@ -217,6 +217,18 @@ class _Place(Primitive):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.numpy = getattr(np, name)
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        axis: int,
+        **params: Any,
+    ) -> Flow:
+        """The other axes run along the output."""
+        axes = list(range(outs[0].ndim))
+        return Flow(((*axes[:axis], None, *axes[axis:]),), (tuple(axes),))
 
     def infer(
         self, x: ArrayType, *, axis: int, index_dtype: np.dtype[Any]

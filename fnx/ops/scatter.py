@@ -17,7 +17,7 @@ from fnx import dtypes
 from fnx.core.faults import Fault
 from fnx.core.links import Links, copied, same
 from fnx.core.padding import Extent, Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear, primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive, Pulled, is_linear, primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
@@ -32,6 +32,7 @@ from fnx.ops.gather import (
     WindowDims,
     gather,
     points,
+    window_labels,
     window_place,
     windows_shape,
 )
@@ -83,6 +84,22 @@ class Scatter(Primitive):
         operand, updates = [convert(x, dtype=wide) for x in (operand, updates)]
         out = super().__call__(operand, indices, updates, **params)
         return convert(out, dtype=dtype)
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        dims: WindowDims,
+        **params: Any,
+    ) -> Flow:
+        """Axes that windows have all of run along the output."""
+        operand, indices, windows = window_labels(*types, dims)
+        batching = {indices[axis] for axis in dims.start_indices_batching_dims}
+        # Updates of other index vectors meet in the operand: they have to be there.
+        kept = tuple([x if x in batching else None for x in indices])
+        ends = tuple([x if x in batching or x in operand else None for x in windows])
+        return Flow((operand, kept, ends), (operand,))
 
     def infer(
         self,

@@ -18,7 +18,7 @@ from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Literal, Var
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
@@ -251,6 +251,12 @@ class _Permute(Rearrangement):
 class _Reverse(Rearrangement):
     """reverse(x, axes): the elements in opposite order along those axes."""
 
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], *, axes: Ints
+    ) -> Flow:
+        """The other axes run along the output."""
+        return kept_axes(types, outs, axes)
+
     def infer(self, x: ArrayType, *, axes: Ints) -> ArrayType:
         """The operand's type."""
         check_axes(f"reverse({x}, axes={axes})", x, axes)
@@ -296,6 +302,20 @@ class _Slice(Rearrangement):
     ) -> Any:
         strides = (1,) * len(start) if strides is None else strides
         return super().__call__(x, start=start, stop=stop, strides=strides)
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **bounds: Any
+    ) -> Flow:
+        """Axes of which all is taken run along the output."""
+        return kept_axes(types, outs, _changed(types[0].shape, outs[0].shape))
+
+    def localized(
+        self, inputs: Sequence[Ints], outputs: Sequence[Ints], **bounds: Any
+    ) -> dict[str, Any]:
+        """All of an axis that is cut, too."""
+        rows = zip(bounds["stop"], inputs[0], outputs[0], strict=True)
+        stop = tuple([size if size == out else n for n, size, out in rows])
+        return bounds | {"stop": stop}
 
     def infer(
         self, x: ArrayType, *, start: Ints, stop: Ints, strides: Ints
@@ -377,6 +397,15 @@ class _Pad(Primitive):
         if isinstance(value, bool | int | float | complex):
             value = Literal(value, ArrayType((), x.type.dtype, True))
         return super().__call__(x, value, **params)
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **padding: Any
+    ) -> Flow:
+        """Axes that are not padded run along the output."""
+        rows = zip(*padding.values(), strict=True)
+        padded = [axis for axis, row in enumerate(rows) if any(row)]
+        (axes,), ends = kept_axes(types[:1], outs, padded)
+        return Flow((axes, ()), ends)
 
     def infer(
         self, x: ArrayType, value: ArrayType, *, low: Ints, high: Ints, interior: Ints
@@ -518,6 +547,12 @@ class _Concatenate(Primitive):
     """concatenate(*xs, axis): the arrays one after the other along an axis."""
 
     linear = True
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], *, axis: int
+    ) -> Flow:
+        """The other axes run along the output."""
+        return kept_axes(types, outs, (axis,))
 
     def infer(self, *types: ArrayType, axis: int) -> ArrayType:
         """The sizes along the axis added up; weak if all operands are."""
@@ -705,6 +740,20 @@ def restored(x: Any, axes: Ints, shape: Ints) -> Any:
     """A reduced array repeated along the axes of `shape` that were reduced."""
     dims = tuple([d for d in range(len(shape)) if d not in axes])
     return broadcast_in_dim(x, shape=shape, dims=dims)
+
+
+def kept_axes(
+    types: Sequence[ArrayType], outs: Sequence[ArrayType], whole: Sequence[int]
+) -> Flow:
+    """The flow of arrays of one rank, some of whose axes have to be whole."""
+    axes = tuple([None if d in whole else d for d in range(outs[0].ndim)])
+    return Flow((axes,) * len(types), (axes,) * len(outs))
+
+
+def _changed(before: Ints, after: Ints) -> list[int]:
+    """The axes whose lengths differ."""
+    rows = enumerate(zip(before, after, strict=True))
+    return [axis for axis, (n, m) in rows if n != m]
 
 
 def merged_axes(before: Ints, after: Ints) -> list[tuple[list[int], list[int]]]:

@@ -15,14 +15,14 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis
+from fnx.core.primitive import Flow, MappedAxis
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost, widened
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
-from fnx.ops.shape import all_along, iota, reshape
+from fnx.ops.shape import all_along, iota, kept_axes, reshape
 
 
 class _Sort(OnHost):
@@ -40,6 +40,17 @@ class _Sort(OnHost):
         return bind(
             self, operands, {"axis": axis, "num_keys": num_keys, "stable": stable}
         )
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        axis: int,
+        **params: Any,
+    ) -> Flow:
+        """The other axes run along the outputs."""
+        return kept_axes(types, outs, (axis,))
 
     def infer(
         self, *types: ArrayType, axis: int, num_keys: int = 1, stable: bool = True
@@ -127,6 +138,17 @@ class _TopK(OnHost):
         """What is behind the prefix is the least, and comes last among its equals."""
         least = extreme(x.array.dtype, lowest=True)
         return self(filled(pads, x, least, (axis,)), k=k, axis=axis)
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        axis: int,
+        **params: Any,
+    ) -> Flow:
+        """The other axes run along the outputs."""
+        return kept_axes(types, outs, (axis,))
 
     def infer(self, x: ArrayType, *, k: int, axis: int) -> tuple[ArrayType, ArrayType]:
         """Values, and indices as int32."""

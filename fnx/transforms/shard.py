@@ -15,6 +15,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.core.cache import cached
+from fnx.core.primitive import Flow
 from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.core.trace import bind, source_of
 from fnx.core.types import ArrayType
@@ -131,9 +132,9 @@ class Cutter:
             return self.run(body, parts)
         if all(part.is_whole for part in parts):
             return self.whole(eqn, parts)
-        one = None if primitive.multiple else self._aligned(eqn, parts)
-        if one is not None:
-            return [one]
+        along = self._along(eqn, parts)
+        if along is not None:
+            return along
         if not self.replicate and not all(part.is_whole for part in parts):
             raise self._refused(eqn, parts)
         return self.whole(eqn, parts)
@@ -189,66 +190,67 @@ class Cutter:
 
     # -- along the axes that equations keep
 
-    def _aligned(self, eqn: Eqn, parts: Sequence[Part]) -> Part | None:
-        """An equation whose operands' axes run along its output, or are folded."""
+    def _along(self, eqn: Eqn, parts: Sequence[Part]) -> list[Part] | None:
+        """An equation whose axes run from operands to outputs, or are folded."""
         primitive, params = eqn.primitive, eqn.params
         types = [atom.type for atom in eqn.inputs]
-        ways: list[Any] = []
-        for position, type in enumerate(types):
-            literal = isinstance(eqn.inputs[position], Literal)
-            way = () if literal else primitive.alignment(position, types, **params)
-            if way is None or (not literal and len(way) != type.ndim):
-                return None
-            ways.append(way)
-        out = eqn.outputs[0].type
-        labels = _labels(ways, primitive.folded_together(**params))
-        chosen = self._chosen(parts, labels, types, out)
-        folded = [label for label in chosen if not isinstance(label, int)]
-        combine = _COMBINE.get(getattr(primitive, "combine", ""))
-        if any(chosen[label] for label in folded) and combine is None:
+        outs = [out.type for out in eqn.outputs]
+        flow = primitive.flow(types, outs, **params)
+        if flow is None:
+            return None
+        sizes = _sizes(flow, types, outs)
+        chosen = self._chosen(parts, flow, types, sizes)
+        kept = {label for labels in flow.outputs for label in labels}
+        folded = [label for label in chosen if label not in kept]
+        combine = _COMBINE.get(getattr(primitive, "combine", None) or "")
+        if combine is None or primitive.multiple:
             for label in folded:
                 chosen[label] = ()
         inputs = []
-        for part, type, names in zip(parts, types, labels, strict=True):
-            spec = tuple(
-                [
-                    chosen[label] if _as_long(label, n, out) else ()
-                    for label, n in zip(names, type.shape, strict=False)
-                ]
-            )
+        for part, type, labels in zip(parts, types, flow.inputs, strict=True):
+            spec = _spec(labels, type, chosen, sizes)
             inputs.append(self.moved(part, spec).value)
-        spec = tuple([chosen.get(axis, ()) for axis in range(out.ndim)])
-        local = part_type(out, spec, self.sizes).shape
-        x = bind(primitive, inputs, primitive.localized(local, **params))
-        for label in folded:
-            for name in chosen[label]:
-                assert combine is not None
-                x = combine(x, axis_name=name, axis_size=self.sizes[name])
-        return Part(x, spec)
+        specs = [
+            _spec(labels, out, chosen, sizes)
+            for labels, out in zip(flow.outputs, outs, strict=True)
+        ]
+        ends = [
+            self.local(out.shape, spec) for out, spec in zip(outs, specs, strict=True)
+        ]
+        local = primitive.localized([x.type.shape for x in inputs], ends, **params)
+        results = bind(primitive, inputs, local)
+        many = list(results) if primitive.multiple else [results]
+        for name in [name for label in folded for name in chosen[label]]:
+            assert combine is not None
+            size = self.sizes[name]
+            many = [combine(x, axis_name=name, axis_size=size) for x in many]
+        return [Part(x, spec) for x, spec in zip(many, specs, strict=True)]
 
     def _chosen(
         self,
         parts: Sequence[Part],
-        labels: Sequence[Sequence[Any]],
+        flow: Flow,
         types: Sequence[ArrayType],
-        out: ArrayType,
+        sizes: dict[Any, int],
     ) -> dict[Any, Names]:
         """The axes of the mesh for each label: those of the largest operand first."""
-        found: dict[Any, Names] = {}
+        found: dict[Any, Names] = {None: ()}
         used: set[Hashable] = set()
         for position in sorted(range(len(parts)), key=lambda n: -types[n].size):
-            shape = types[position].shape
-            if isinstance(parts[position].value, Literal):
-                continue
-            for axis, names in enumerate(parts[position].spec):
-                label = labels[position][axis]
-                if label in found or not _as_long(label, shape[axis], out):
+            rows = zip(
+                parts[position].spec,
+                flow.inputs[position],
+                types[position].shape,
+                strict=False,
+            )
+            for names, label, n in rows:
+                if label in found or sizes[label] != n:
                     continue
                 if names and not used & {*names}:
                     found[label] = names
                     used |= {*names}
-        for names_of in labels:
-            for label in names_of:
+        for labels in (*flow.inputs, *flow.outputs):
+            for label in labels:
                 found.setdefault(label, ())
         return found
 
@@ -282,26 +284,27 @@ def shown_spec(spec: Spec) -> str:
     return repr(tuple(entries))
 
 
-def _labels(ways: Sequence[Any], together: Sequence[Any]) -> list[list[Any]]:
-    """For each axis of each operand the output's axis, or what it is folded with."""
-    labels: list[list[Any]] = [
-        [
-            ("folded", position, axis) if to is None else to
-            for axis, to in enumerate(way)
-        ]
-        for position, way in enumerate(ways)
-    ]
-    for (left, axis), (right, other) in together:
-        labels[right][other] = labels[left][axis]
-    return labels
+def _sizes(
+    flow: Flow, types: Sequence[ArrayType], outs: Sequence[ArrayType]
+) -> dict[Any, int]:
+    """How long what has a label is; an axis of length 1 may stand for all of it."""
+    found: dict[Any, int] = {}
+    rows = zip((*flow.inputs, *flow.outputs), (*types, *outs), strict=True)
+    for labels, type in rows:
+        for label, n in zip(labels, type.shape, strict=False):
+            found[label] = n if n != 1 else found.get(label, n)
+    return found
 
 
-def _as_long(label: Any, size: int, out: ArrayType) -> bool:
-    """Whether an axis of that size runs along all of the output's axis.
-
-    One of length 1 need not.
-    """
-    return not isinstance(label, int) or out.shape[label] == size
+def _spec(
+    labels: Sequence[Any],
+    type: ArrayType,
+    chosen: dict[Any, Names],
+    sizes: dict[Any, int],
+) -> Spec:
+    """How an array is cut whose axes have labels."""
+    rows = zip(labels, type.shape, strict=False)
+    return tuple([chosen[label] if sizes[label] == n else () for label, n in rows])
 
 
 def _common(first: Names, second: Names) -> int:
