@@ -84,7 +84,7 @@ def cases(quick: bool) -> list[Case]:
         for title, make, moved in (
             ("exp-sqrt-div chain", chain, 3),
             ("z*w + z", product, 3),
-            ("sum(|z*w|^2)", power, 2),
+            ("sum of abs(z*w)^2", power, 2),
         )
         for text, n in sizes.items()
     ]

@@ -158,8 +158,8 @@ def correlate2d(
     """The correlation of two matrices; see `convolve2d`.
 
     >>> import numpy as np
-    >>> correlate2d(np.eye(2), np.array([[0.0, 1.0]]), "same").tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
+    >>> correlate2d(np.eye(2), np.array([[0.0, 1.0]])).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
     x, y = _matrices("correlate2d", in1, in2, mode)
     turned = _reversed(y)
