@@ -7,15 +7,16 @@ of its own. Next on the walk: `of_gammas.py`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import fnx.numpy as np_
-from fnx import errors
 from fnx.api.custom import custom_jvp
 from fnx.api.jit import jit
 from fnx.api.loops import while_loop
 from fnx.core.array import Array
-from fnx.random.arguments import array_parameters, float_dtype
+from fnx.ops.special import digamma, random_gamma_grad
+from fnx.random.arguments import array_parameters, finfo, float_dtype
 from fnx.random.keys import Words, hashed, key_words
 from fnx.random.lanes import (
     by_elements,
@@ -104,9 +105,22 @@ def _log_sample(high: Any, low: Any, a: Any) -> Any:
 
 
 @_sample.defjvp
+def _sample_moves(primals: Any, tangents: Any) -> Any:
+    """With the distribution function held: what random_gamma_grad computes."""
+    sample, a = _sample(*primals), primals[2]
+    slope = random_gamma_grad(a, sample)
+    return sample, tangents[2] * slope
+
+
 @_log_sample.defjvp
-def _no_slope(primals: Any, tangents: Any) -> Any:
-    raise errors.MissingRule("random_gamma_grad", "reference", "fnx/ops")
+def _log_sample_moves(primals: Any, tangents: Any) -> Any:
+    """That slope over the sample; for tiny samples by F(x; a) = x**a / Γ(a + 1)."""
+    log_sample, a = _log_sample(*primals), primals[2]
+    tiny = log_sample < math.log(finfo(a.dtype).eps)
+    sample = np_.exp(np_.where(tiny, 0, log_sample))
+    slope = random_gamma_grad(a, sample) / sample
+    limit = (digamma(a + 1) - log_sample) / a
+    return log_sample, tangents[2] * np_.where(tiny, limit, slope)
 
 
 def _boosted(a: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import fnx
 import fnx.numpy as fnp
@@ -248,6 +248,113 @@ def test_multinomial_follows_its_distribution():
         assert follows(x[:, n], stats.binom(20, chance))
     correlation = np.corrcoef(x[:, 0], x[:, 3])[0, 1]
     assert abs(correlation + np.sqrt(3 / 8 * 0.5 / (5 / 8 * 0.5))) < 0.02
+
+
+# ---------------------------------------------------------------- derivatives
+
+
+def rate(x, a, step=1e-6):
+    """dx/da along which SciPy's distribution function stays."""
+    difference = special.gammainc(a + step, x) - special.gammainc(a - step, x)
+    return -difference / (2 * step) / stats.gamma(a).pdf(x)
+
+
+@pytest.mark.parametrize("a", [0.3, 1.0, 2.5, 40.0])
+def test_gammas_move_with_their_distribution(a):
+    def sample(a, draw=random.gamma):
+        return draw(key(20), a, (200,), "float64")
+
+    x, slope = fnx.jvp(sample, (a,), (1.0,))
+    want = rate(value(x), a)
+    np.testing.assert_allclose(slope, want, 1e-4, 1e-8)
+    logs, slope = fnx.jvp(lambda a: sample(a, random.loggamma), (a,), (1.0,))
+    np.testing.assert_allclose(np.exp(logs), x, 1e-12)
+    np.testing.assert_allclose(slope, want / value(x), 1e-4, 1e-7)
+    total = fnx.grad(lambda a: fnp.sum(sample(a)))(a)
+    np.testing.assert_allclose(total, want.sum(), 1e-4)
+
+
+def test_logarithms_of_tiny_gammas_move():
+    """Where log(x) is log(u Γ(a + 1)) / a, that is their derivative."""
+    a = np.float64(1e-4)
+
+    def sample(a):
+        return random.loggamma(key(21), a, (300,), "float64")
+
+    logs, slope = fnx.jvp(sample, (a,), (np.float64(1),))
+    logs = value(logs)
+    tiny = logs < -50
+    assert tiny.mean() > 0.9
+    want = (special.digamma(a + 1) - logs) / a
+    np.testing.assert_allclose(value(slope)[tiny], want[tiny], 1e-10)
+    assert np.isfinite(value(slope)).all()
+
+
+def test_mean_gradients_are_those_of_the_means():
+    """Gradients of expectations by samples, against their formulas."""
+    cases = {
+        "gamma": ((2.5,), lambda a: a),
+        "chisquare": ((3.0,), lambda df: df),
+        "beta": ((1.5, 2.5), lambda a, b: a / (a + b)),
+        "f": ((3.0, 8.0), lambda n, d: d / (d - 2) + 0 * n),
+    }
+    for name, (params, mean) in cases.items():
+        params = arguments(params, "float64")
+        positions = tuple(range(len(params)))
+
+        def sampled(*args, name=name):
+            draw = getattr(random, name)
+            return fnp.mean(draw(key(22), *args, (40_000,), "float64"))
+
+        got = fnx.grad(sampled, positions)(*params)
+        want = fnx.grad(mean, positions)(*params)
+        np.testing.assert_allclose(got, want, rtol=0.1, atol=0.01)
+
+
+@oracle
+@both
+@pytest.mark.parametrize("name", ["gamma", "loggamma", "dirichlet", "t"])
+def test_gradients_are_those_of_jax(jax, name, dtype):
+    params = np.array([0.6, 1.0, 7.0], dtype)
+
+    def total(library, draw, weights, options):
+        def function(a):
+            return (draw(library.random.PRNGKey(5), a, **options) * weights).sum()
+
+        return library.grad(function)(params)
+
+    options = {"dtype": dtype, "shape": (30,) if name == "dirichlet" else (30, 3)}
+    weights = np.cos(np.arange(90, dtype=dtype)).reshape(30, 3)
+    got = total(fnx, getattr(random, name), weights, options)
+    want = total(jax, getattr(jax.random, name), weights, options)
+    tolerance = 2e-3 if dtype == "float32" else 1e-8
+    np.testing.assert_allclose(got, want, tolerance)
+
+
+def test_gradients_of_members():
+    a = np.array([[0.5, 2.0], [3.0, 0.1]])
+    keys = random.split(key(23), 2)
+
+    def loss(k, a):
+        return fnp.sum(random.loggamma(k, a, dtype="float64") ** 2)
+
+    got = fnx.vmap(fnx.grad(loss, 1))(keys, a)
+    want = [fnx.grad(loss, 1)(k, row) for k, row in zip(keys, a, strict=True)]
+    np.testing.assert_allclose(got, np.stack(want), 1e-10)
+    jitted = fnx.jit(fnx.vmap(fnx.grad(loss, 1)))(keys, a)
+    np.testing.assert_allclose(jitted, got, 1e-10)
+
+
+def test_derivatives_of_powers():
+    def ball(p):
+        return random.ball(key(24), 3, p, (5,), "float64")
+
+    def normal(p):
+        return random.generalized_normal(key(24), p, (5,), "float64")
+
+    for function in (ball, normal):
+        slope = fnx.jvp(function, (np.float64(1.7),), (np.float64(1),))[1]
+        assert np.isfinite(value(slope)).all() and value(slope).any()
 
 
 # ---------------------------------------------------------------- transformations
