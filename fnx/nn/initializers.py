@@ -14,11 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+import fnx.numpy as np_
 from fnx import dtypes, errors, random
 from fnx.core.array import Array
 from fnx.numpy import creation
-from fnx.numpy.operands import ArrayLike, DTypeLike, shape_tuple
+from fnx.numpy.operands import ArrayLike, DTypeLike, axis_index, shape_tuple
 from fnx.numpy.ufuncs import multiply
+from fnx.ops.rearrange import without
 
 Axes = int | Sequence[int]
 
@@ -223,6 +225,72 @@ def _scaled(name: str, scale: float, mode: str, distribution: str, source: str) 
         f"    >>> {name}()(random.key(0), (3, 4)).shape\n    (3, 4)\n    "
     )
     return make
+
+
+def orthogonal(
+    scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = None
+) -> Initializer:
+    """An initializer that draws orthogonal matrices, times a scale.
+
+    The matrix has the size of `column_axis` as its columns, and all other axes as its
+    rows; the fewer of them are orthonormal. The shape has at least two axes.
+
+    Source: A. Saxe et al., "Exact solutions to the nonlinear dynamics of learning in
+    deep linear neural networks", 2013.
+
+    >>> w = orthogonal()(random.key(0), (2, 3))
+    >>> np.allclose(w @ w.T, np.eye(2), atol=1e-5)
+    True
+    """
+
+    def init(key: Any, shape: Any, dtype: DTypeLike = dtype) -> Array:
+        found = _dtype(dtype)
+        sizes = shape_tuple("an initializer", shape)
+        if len(sizes) < 2:
+            raise errors.ShapeError(
+                f"orthogonal: the shape needs at least two axes, got {sizes}"
+            )
+        axis = axis_index("orthogonal", column_axis, len(sizes), "column_axis")
+        columns, others = sizes[axis], without(sizes, axis)
+        matrix = random.orthogonal(key, math.prod(others), (), found, columns)
+        whole = np_.moveaxis(np_.reshape(matrix, (*others, columns)), -1, axis)
+        return multiply(_scalar(scale, found), whole)
+
+    return init
+
+
+def delta_orthogonal(
+    scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike = None
+) -> Initializer:
+    """An initializer for convolutions that keep the length of their input.
+
+    The shape is that of a kernel over one to three axes, then inputs and outputs, of
+    which there are at least as many. The centre is `orthogonal`, all else is 0.
+
+    Source: L. Xiao et al., "Dynamical isometry and a mean field theory of CNNs", 2018.
+
+    >>> delta_orthogonal()(random.key(0), (3, 2, 2))[0]
+    Array([[0., 0.],
+           [0., 0.]], dtype=float32)
+    """
+    centre = orthogonal(scale, column_axis)
+
+    def init(key: Any, shape: Any, dtype: DTypeLike = dtype) -> Array:
+        found = _dtype(dtype)
+        sizes = shape_tuple("an initializer", shape)
+        if not 3 <= len(sizes) <= 5 or sizes[-1] < sizes[-2]:
+            raise errors.ShapeError(
+                errors.explain(
+                    f"delta_orthogonal: the shape is {sizes}",
+                    "a kernel has one to three axes, then inputs, and at least as many "
+                    "outputs",
+                )
+            )
+        place = tuple([(size - 1) // 2 for size in sizes[:-2]])
+        weights: Any = creation.zeros(sizes, found)
+        return weights.at[place].set(centre(key, sizes[-2:], found))
+
+    return init
 
 
 _GLOROT = "X. Glorot, Y. Bengio, AISTATS 2010."

@@ -1,8 +1,8 @@
 """Random numbers: pure functions of a key, with JAX's names and JAX's bits.
 
 `keys` makes keys and derives new ones, `stream` turns a key into random bits, and
-`interval`, `integers`, `continuous`, `extreme`, `choosing`, `gammas`, `of_gammas` and
-`counts` turn those into samples.
+`interval`, `integers`, `continuous`, `extreme`, `choosing`, `gammas`, `of_gammas`,
+`counts` and `vectors` turn those into samples.
 Everything is made of primitives, so that it traces, maps over keys and fuses with what
 uses the samples.
 Next on the walk: `keys.py`.
@@ -55,6 +55,7 @@ from fnx.random.of_gammas import (
     t,
 )
 from fnx.random.stream import bits
+from fnx.random.vectors import multivariate_normal, orthogonal
 
 __all__ = [
     # keys
@@ -105,6 +106,8 @@ __all__ = [
     "poisson",
     "binomial",
     "multinomial",
+    "multivariate_normal",
+    "orthogonal",
     # choosing
     "categorical",
     "choice",

@@ -153,6 +153,32 @@ def test_fans_as_jax(mode, jax):
     np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 2, 3), (0, 2)])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_orthogonal_as_jax(shape, axis, jax):
+    got = initializers.orthogonal(2.0, axis)(random.key(3), shape, "float64")
+    init = jax.nn.initializers.orthogonal(2.0, axis)
+    want = init(jax.random.key(3), shape, "float64")
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, 1e-9, 1e-12)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("shape", [(3, 2, 4), (2, 5, 3, 3), (1, 2, 3, 2, 2)])
+def test_delta_orthogonal_as_jax(shape, jax):
+    got = initializers.delta_orthogonal(0.5)(random.key(3), shape, "float32")
+    init = jax.nn.initializers.delta_orthogonal(0.5, dtype="float32")
+    want = init(jax.random.key(3), shape, "float32")
+    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
+
+
+def test_orthogonal_columns():
+    w = np.asarray(initializers.orthogonal(1.0, 1)(random.key(0), (2, 3, 4)))
+    rows = np.moveaxis(w, 1, -1).reshape(8, 3)
+    np.testing.assert_allclose(rows.T @ rows, np.eye(3), atol=1e-5)
+
+
 def test_constants():
     assert initializers.zeros(None, (2,)).tolist() == [0, 0]
     assert initializers.ones(None, (2,), "int32").tolist() == [1, 1]
@@ -164,5 +190,11 @@ def test_initializer_errors():
         initializers.he_normal()(random.key(0), (3,))
     with pytest.raises(errors.OptionError, match="mode 'fan' is none of"):
         initializers.variance_scaling(1.0, "fan", "normal")
+    with pytest.raises(errors.ShapeError, match="orthogonal: the shape needs"):
+        initializers.orthogonal()(random.key(0), (3,))
+    with pytest.raises(errors.AxisError, match="column_axis 2"):
+        initializers.orthogonal(1.0, 2)(random.key(0), (3, 3))
+    with pytest.raises(errors.ShapeError, match="delta_orthogonal: the shape is"):
+        initializers.delta_orthogonal()(random.key(0), (3, 4, 2))
     with pytest.raises(errors.DTypeError, match="not int32"):
         initializers.normal()(random.key(0), (3,), "int32")
