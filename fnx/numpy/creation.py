@@ -407,6 +407,8 @@ def full_like(
 def _constants(function: str, shape: Any, dtype: DTypeLike, value: int) -> Array:
     found = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     sizes = shape_tuple(function, shape)
+    if not busy:  # at once: no trace, no other device
+        return making.from_numpy(np.full(sizes, value, found))
     return broadcast_in_dim(literal(value, found, False), shape=sizes, dims=())
 
 
@@ -477,6 +479,8 @@ def arange(
     if not dtypes.is_integer(found):
         return beside(np.arange(*values).astype(found))
     first, last, stride = [*values, 1][:3]
+    if not busy and all(value.__class__ is int for value in (first, last, stride)):
+        return making.from_numpy(np.arange(first, last, stride).astype(found))
     size = max(0, -int((first - last) // stride))
     counted = iota(shape=(size,), dtype=found, axis=0)
     if stride < 0 and dtypes.is_unsigned(found):  # which have no negative stride

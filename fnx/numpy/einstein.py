@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.contractions import contract
 from fnx.numpy.grids import diagonal
@@ -27,6 +28,7 @@ from fnx.numpy.shaping import transpose
 from fnx.ops.shape import reshape
 
 
+@becomes_native
 def einsum(
     subscripts: Any,
     /,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.config import busy
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
 from fnx.numpy.operands import Shape, broadcast, cast, common_shape
@@ -24,7 +25,7 @@ from fnx.ops.gather import WindowDims, gather
 from fnx.ops.index import dynamic_slice
 from fnx.ops.shape import concatenate, part_of, reshape, reverse, slice_
 from fnx.records import record
-from fnx.runtime.array import from_numpy, own
+from fnx.runtime.array import ConcreteArray, from_numpy, own
 
 MODES = {
     None: None,
@@ -92,12 +93,33 @@ def get(x: Array, index: Any) -> Array:
     """
     if index.__class__ is int and x.shape and -x.shape[0] <= index < x.shape[0]:
         return _row(x, index % x.shape[0])
+    if not busy and (index.__class__ is ConcreteArray or index.__class__ is np.ndarray):
+        found = known_part(x, index) if index.shape else None
+        if found is not None:
+            return found
     try:
         indexer = analyse(x, index)
     except _Flag:
         x, index = _without_flags(x, index)
         indexer = analyse(x, index)
     return read_at(x, indexer)
+
+
+def known_part(x: Array, index: Any) -> Array | None:
+    """What NumPy reads outside of any trace; None where it or the index is elsewhere.
+
+    It is also None where NumPy would raise, so that the error is one of ours.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    arrays = [x, *[item for item in items if isinstance(item, Array)]]
+    if any(array.__class__ is not ConcreteArray for array in arrays):
+        return None
+    plain = [np.asarray(i) if isinstance(i, Array) else i for i in items]
+    try:
+        found = np.asarray(x)[tuple(plain)]
+    except IndexError:
+        return None
+    return from_numpy(np.array(found), x.weak_type)
 
 
 def _row(x: Array, place: int) -> Array:

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx import dtypes, errors
 from fnx.api.promote import becomes_native
+from fnx.config import busy
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where
@@ -36,6 +39,7 @@ from fnx.ops.elementwise import div, ge, lt
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import points
 from fnx.ops.shape import full, iota, part_of
+from fnx.runtime.array import ConcreteArray, from_numpy
 
 
 @becomes_native
@@ -60,7 +64,6 @@ def sort(
     return flip(out, place) if descending else out
 
 
-@becomes_native
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -82,6 +85,9 @@ def argsort(
     refuse("argsort", kind=kind, order=order)
     x, place = _along("argsort", a, axis)
     wanted = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
+    if not busy and x.__class__ is ConcreteArray and not descending:
+        order = sorts.sorting_order([np.asarray(x)], place)
+        return from_numpy(np.array(order, wanted, order="C"))
     places = iota(shape=x.shape, dtype=wanted, axis=place)
     if descending:
         # Sorted from the end and read backwards: equal elements keep their order.

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
+from fnx.config import busy
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
 from fnx.numpy import ufuncs
-from fnx.numpy.indexing import analyse, read_at
+from fnx.numpy.indexing import analyse, known_part, read_at
 from fnx.numpy.joining import concatenate
 from fnx.numpy.operands import (
     ArrayLike,
@@ -64,6 +66,10 @@ def take(
     if axis is None:
         x, axis = ravel(x), 0
     place = axis_index("take", axis, x.ndim)
+    if mode is None and not busy:
+        found = known_part(x, (slice(None),) * place + (places,))
+        if found is not None:
+            return found
     if mode == "wrap":
         places, mode = _wrapped(places, x.shape[place]), "promise_in_bounds"
     if mode == "clip" and dtypes.is_signed(places.dtype):
@@ -166,6 +172,7 @@ def _checked(x: Array, places: Array, axis: int, least: int) -> str:
     return "promise_in_bounds"
 
 
+@becomes_native
 def repeat(
     a: ArrayLike,
     repeats: Any,
