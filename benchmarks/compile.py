@@ -1,10 +1,10 @@
 """From a new function to its first result: tracing, transforming and compiling.
 
 Receives whether to be quick (smaller models, shorter loops), gives cases: first calls
-of small functions and of training steps, and of Python loops that a trace unrolls; then
-the exponents with which the time grows with a loop's length. No cache helps: every call
-is of a new function with a new constant, after the library's caches were emptied.
-Next on the walk: `process.py`.
+of small functions, of training steps, of `scan` and `while_loop`, and of Python loops
+that a trace unrolls; then the exponents with which the time grows with a loop's length.
+No cache helps: every call is of a new function with a new constant, after the library's
+caches were emptied. Next on the walk: `process.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import gpt, mlp
+from benchmarks import control, gpt, mlp
 from benchmarks.harness import Build, Case, Inputs, Row, Run, both, normal, normals
 
 # makes a new function of the library, of a number that is nearly 1
@@ -79,6 +79,51 @@ def training_step(loss_function: Any) -> Make:
 def with_state(library: Any, inputs: Inputs) -> Inputs:
     params, *batch = inputs
     return params, mlp.initial_state(library, params), *batch
+
+
+# ---------------------------------------------------------------- scan, while_loop
+
+# A loop's rounds take no part: there are few, and the first call runs them.
+ROUNDS = 100
+
+
+def factored(make: Callable[[Any], Callable[..., Any]], gradient: bool = False) -> Make:
+    """A function that makes a loop, or its gradient, times a number."""
+
+    def made(library: Any, factor: float) -> Callable[..., Any]:
+        function = make(library)
+        if gradient:
+            function = control.slope(library, function)
+        return lambda *args: library.tree.map(lambda y: y * factor, function(*args))
+
+    return made
+
+
+def scan_cases() -> list[Case]:
+    """The loops of `control.py`, and their gradients."""
+    loops: list[tuple[str, Any, Any, Any]] = [
+        ("scan: Lorenz", control.three, lambda f: control.lorenz(f, ROUNDS), None),
+        ("scan: 50 scalars", control.fifty, lambda f: control.scalars(f, ROUNDS), None),
+        ("scan: RNN", control.network(1), control.rnn, control.rnn),
+        ("scan: LSTM", control.network(4), control.lstm, control.lstm),
+        ("while_loop: Newton", control.lanes, control.newton, None),
+        (
+            "while_loop: Runge-Kutta",
+            control.ode,
+            lambda library: control.runge_kutta(library, bounded=False),
+            # JAX has no reverse mode of a while_loop.
+            lambda library: control.runge_kutta(
+                library, bounded=library.__name__ == "jax"
+            ),
+        ),
+    ]
+    cases = []
+    for name, inputs, make, differentiated in loops:
+        cases.append(compiling(name, inputs, first_call(factored(make))))
+        if differentiated is not None:
+            slope = first_call(factored(differentiated, gradient=True))
+            cases.append(compiling(f"{name}, gradient", inputs, slope))
+    return cases
 
 
 # ---------------------------------------------------------------- loops
@@ -170,6 +215,7 @@ def cases(quick: bool) -> list[Case]:
             compiling(name, data, first_call(training_step(loss), with_state))
             for name, data, loss in steps
         ),
+        *scan_cases(),
         *itertools.starmap(
             loop_case,
             itertools.product(BODIES, (False, True), LENGTHS[:2] if quick else LENGTHS),

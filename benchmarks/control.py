@@ -33,15 +33,20 @@ def gradient(make: Callable[[Any], Callable[..., Any]]) -> dict[str, Build]:
     """The jitted gradient, by the first argument, of the sum of all that it gives."""
 
     def build(library: Any, inputs: Inputs) -> Run:
-        function = make(library)
-
-        def total(*args: Any) -> Any:
-            leaves = library.tree.leaves(function(*args))
-            return sum(leaf.sum() for leaf in leaves)
-
-        return on_arguments(library.jit(library.grad(total)), inputs)
+        return on_arguments(library.jit(slope(library, make(library))), inputs)
 
     return both(build)
+
+
+def slope(library: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient, by the first argument, of the sum of all that a function gives."""
+
+    def total(*args: Any) -> Any:
+        leaves = library.tree.leaves(function(*args))
+        return sum(leaf.sum() for leaf in leaves)
+
+    gradient: Callable[..., Any] = library.grad(total)
+    return gradient
 
 
 # ---------------------------------------------------------------- short rounds
@@ -155,7 +160,7 @@ def runge_kutta(library: Any, bounded: bool) -> Callable[..., Any]:
     """Van der Pol's oscillator by Heun-Euler steps of adaptive size (order 2 and 1)."""
     fnp, lax = library.numpy, library.lax
 
-    def slope(y: Any, mu: Any) -> Any:
+    def field(y: Any, mu: Any) -> Any:
         return fnp.stack([y[1], mu * (1 - y[0] ** 2) * y[1] - y[0]])
 
     def goes_on(state: Any) -> Any:
@@ -165,9 +170,9 @@ def runge_kutta(library: Any, bounded: bool) -> Callable[..., Any]:
         def step(state: Any) -> Any:
             t, h, y = state
             h = fnp.minimum(h, F32(1.0) - t)
-            first = slope(y, mu)
+            first = field(y, mu)
             euler = y + h * first
-            heun = y + h / 2 * (first + slope(euler, mu))
+            heun = y + h / 2 * (first + field(euler, mu))
             error = fnp.max(fnp.abs(heun - euler)) + F32(1e-9)
             accepted = error <= F32(1e-3)
             factor = fnp.clip(F32(0.9) * fnp.sqrt(F32(1e-3) / error), 0.2, 5.0)
@@ -202,18 +207,24 @@ def ode_gradient() -> dict[str, Build]:
 # ---------------------------------------------------------------- cases
 
 
+def three(rng: np.random.Generator) -> Inputs:
+    """Scalars near 1."""
+    return tuple(F32(1 + rng.random() / 10) for _ in range(3))
+
+
+def fifty(rng: np.random.Generator) -> Inputs:
+    """A list of scalars."""
+    return ([F32(x) for x in rng.random(50)],)
+
+
+def lanes(rng: np.random.Generator) -> Inputs:
+    """Numbers from 1 to 101."""
+    return (rng.random(10**4, dtype=F32) * F32(100) + F32(1),)
+
+
 def cases(quick: bool) -> list[Case]:
     """The cases, some with their gradients."""
     long, short = (10**4, 10**3) if quick else (10**6, 10**5)
-
-    def three(rng: np.random.Generator) -> Inputs:
-        return tuple(F32(1 + rng.random() / 10) for _ in range(3))
-
-    def fifty(rng: np.random.Generator) -> Inputs:
-        return ([F32(x) for x in rng.random(50)],)
-
-    def lanes(rng: np.random.Generator) -> Inputs:
-        return (rng.random(10**4, dtype=F32) * F32(100) + F32(1),)
 
     def a_matvec(library: Any) -> Callable[..., Any]:
         return matvec(library, long)
