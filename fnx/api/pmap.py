@@ -122,7 +122,7 @@ class Pmapped:
 
     def _run(self, spread: Spread, arrays: Sequence[Any]) -> Sequence[Any]:
         """The results; of several processes, for the members of this one."""
-        if not self._is_joined(spread.mesh):
+        if spread.mesh.is_local:
             return spread(arrays)
         if tracing():
             raise errors.ArgumentError(
@@ -137,9 +137,6 @@ class Pmapped:
         joined = [joined_members(x, spec, spread.mesh) for x, spec in specs]
         rows = zip(spread(joined), spread.outs, strict=True)
         return [own_members(x, spec, spread.mesh) for x, spec in rows]
-
-    def _is_joined(self, mesh: Mesh) -> bool:
-        return len(mesh.local_devices) < mesh.size
 
     def _key(self, divided: Divided, treedef: PyTreeDef, arrays: Sequence[Any]) -> Any:
         """What the traced program, and where it runs, depend on."""

@@ -64,7 +64,7 @@ class Spread:
         types = self._types()
         shardings = [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
         run = self._on_cpu
-        if len(self.mesh.local_devices) < self.mesh.size:
+        if not self.mesh.is_local:
             run = self._across
         elif self.mesh.devices.flat[0].backend != "cpu":
             run = self._on_devices

@@ -118,6 +118,11 @@ class Mesh:
         return [d for d in self.devices.flat if is_local(d)]
 
     @property
+    def is_local(self) -> bool:
+        """Whether all devices are of this process."""
+        return processes().count == 1 or all(map(is_local, self.devices.flat))
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What equal meshes share."""
         devices = tuple([str(device) for device in self.devices.flat])
