@@ -499,6 +499,11 @@ BAD = {
         errors.AxisError,
         "more axes than there are",
     ),
+    "an argument by name": (
+        lambda: over_two(P(), P())(x=np.zeros(4)),
+        errors.ArgumentError,
+        "x is passed by name",
+    ),
     "no spec": (
         lambda: over_two("a", P())(np.zeros(4)),
         errors.ArgumentError,

@@ -71,9 +71,17 @@ class Sharded:
     def _asker(self) -> str:
         return f"shard_map of {name_of(self._function)}"
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's results as whole arrays, for whole arguments."""
         try:
+            if kwargs:
+                raise errors.ArgumentError(
+                    errors.explain(
+                        f"{self._asker}: {next(iter(kwargs))} is passed by name",
+                        "in_specs are those of positional arguments",
+                        "pass it by position",
+                    )
+                )
             return self._call(args)
         except BaseException as error:
             errors.hide_internal(error)
