@@ -110,13 +110,66 @@ class Routine(Assembly):
         self.write(f"call void @{memcpy}(ptr {out}, ptr {x}, i64 {nbytes}, i1 false)")
 
     def transpose(self, out: str, x: str, rows: int, columns: int) -> None:
-        """Writes a row-major matrix column by column; blocks stay in the cache."""
-        side = 16
-        with self.loop(0, rows, side) as i0, self.loop(0, columns, side) as j0:
-            i1, j1 = self._bound(i0, side, rows), self._bound(j0, side, columns)
-            with self.loop(i0, i1) as i, self.loop(j0, j1) as j:
-                value = self.load(self.element, x, self.add(self.mul(i, columns), j))
-                self.store(self.element, value, out, self.add(self.mul(j, rows), i))
+        """Writes a row-major matrix column by column.
+
+        It goes by squares of 4 by 4 in vectors, in blocks that stay in the cache; what
+        is left at the borders goes one by one.
+        """
+        whole = (rows // 4 * 4, columns // 4 * 4) if self.item <= 8 else (0, 0)
+        if min(whole):
+            with self.loop(0, whole[0], 32) as i0, self.loop(0, whole[1], 32) as j0:
+                i1 = self._bound(i0, 32, whole[0])
+                j1 = self._bound(j0, 32, whole[1])
+                with self.loop(i0, i1, 4) as i, self.loop(j0, j1, 4) as j:
+                    self._transpose_square(out, x, rows, columns, i, j)
+        else:
+            whole = (0, columns)
+        self._transpose_each(out, x, (rows, columns), (whole[0], rows), (0, columns))
+        self._transpose_each(
+            out, x, (rows, columns), (0, whole[0]), (whole[1], columns)
+        )
+
+    def _transpose_each(
+        self,
+        out: str,
+        x: str,
+        shape: tuple[int, int],
+        rows: tuple[int, int],
+        columns: tuple[int, int],
+    ) -> None:
+        """One element after the other, of some rows and columns."""
+        if rows[0] == rows[1] or columns[0] == columns[1]:
+            return
+        with self.loop(*rows) as i:
+            row = self.mul(i, shape[1])
+            with self.loop(*columns) as j:
+                value = self.load(self.element, x, self.add(row, j))
+                self.store(self.element, value, out, self.add(self.mul(j, shape[0]), i))
+
+    def _transpose_square(
+        self, out: str, x: str, rows: int, columns: int, i: str, j: str
+    ) -> None:
+        """Four pieces of rows become four pieces of columns."""
+        type_, align = f"<4 x {self.element}>", f", align {self.item}"
+        lines = []
+        for n in range(4):
+            place = self.add(self.mul(self.add(i, n), columns), j)
+            address = self.place(self.element, x, place)
+            lines.append(self.value(f"load {type_}, ptr {address}{align}"))
+
+        def mixed(a: str, b: str, order: tuple[int, ...]) -> str:
+            mask = ", ".join([f"i32 {place}" for place in order])
+            pair = f"{type_} {a}, {type_} {b}"
+            return self.value(f"shufflevector {pair}, <4 x i32> <{mask}>")
+
+        for orders in (((0, 4, 1, 5), (2, 6, 3, 7)), ((0, 1, 4, 5), (2, 3, 6, 7))):
+            first = orders[0] == (0, 4, 1, 5)
+            pairs = ((0, 1), (2, 3)) if first else ((0, 2), (1, 3))
+            lines = [mixed(lines[a], lines[b], o) for a, b in pairs for o in orders]
+        for n, line in enumerate(lines):
+            place = self.add(self.mul(self.add(j, n), rows), i)
+            address = self.place(self.element, out, place)
+            self.write(f"store {type_} {line}, ptr {address}{align}")
 
     def _bound(self, begin: Index, step: int, end: int) -> str:
         after = self.add(begin, step)

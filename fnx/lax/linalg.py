@@ -28,6 +28,7 @@ from fnx.ops.linalg.algebra import (
     mT,
     rows,
     scaled_rows,
+    triu,
 )
 from fnx.ops.parts import stop_gradient
 from fnx.ops.shape import concatenate, full, reshape
@@ -135,7 +136,7 @@ def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     _, updated = ops.qr(stacked, pivoting=False, full_matrices=False)
     own = diagonal(updated)
     signs = select(lt(own, 0), full(own.shape, own.dtype, -1), 1)
-    return scaled_rows(updated, signs)
+    return triu(scaled_rows(updated, signs))
 
 
 def eig(
@@ -215,9 +216,8 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
     The vectors are below the diagonal of `a`, with ones on it.
 
     >>> import numpy as np
-    >>> householder_product(np.zeros((2, 2)), np.array([2.0]))
-    Array([[-1.,  0.],
-           [ 0.,  1.]], dtype=float64)
+    >>> householder_product(np.zeros((2, 2)), np.array([2.0])).diagonal()
+    Array([-1.,  1.], dtype=float64)
     """
     a = as_array("householder_product", a)
     return ops.householder_product(a, as_array("householder_product", taus, 1))

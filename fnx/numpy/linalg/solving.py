@@ -62,9 +62,13 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     return x[..., 0] if is_vector else x
 
 
+_UNSHARED = 128
+"""Up to so many rows, factors that a derivative uses again cost more than new ones."""
+
+
 def solved(a: Array, b: Array, transpose: bool = False) -> Array:
     """The solution for stacks of matrices of the same dtype and leading axes."""
-    if is_small(a, b.shape[-1]):
+    if is_small(a, b.shape[-1]) or a.shape[-1] <= _UNSHARED:
         return ops.solve(a, b, transpose_a=transpose)
     factors, pivots, _ = ops.lu(stop_gradient(a))
     return ops.factored_solve(a, factors, pivots, b, transpose_a=transpose)
