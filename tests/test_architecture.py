@@ -63,6 +63,7 @@ LAYERS: list[set[str]] = [
         "testing",
         "demo",
         "distributed",
+        "experimental",
         "fnx_cuda.check",
     },
 ]

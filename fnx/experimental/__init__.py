@@ -1,6 +1,6 @@
 """fnx.experimental: names that JAX has under `jax.experimental`, for ported scripts."""
 
 from fnx.api.callbacks import io_callback
-from fnx.experimental import checkify
+from fnx.experimental import checkify, ode
 
-__all__ = ["checkify", "io_callback"]
+__all__ = ["checkify", "io_callback", "ode"]
