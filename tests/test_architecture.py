@@ -54,6 +54,7 @@ LAYERS: list[set[str]] = [
         "image",
         "flatten_util",
         "dlpack",
+        "checkify",
     },
     {
         "optim",
