@@ -428,6 +428,7 @@ if TYPE_CHECKING:
         save,
         savez,
     )
+    from fnx.numpy.fitting import poly, polyfit, roots
     from fnx.numpy.grid_objects import c_, mgrid, ogrid, r_
     from fnx.numpy.histograms import (
         histogram,
@@ -455,6 +456,7 @@ _LATE = {
         place put trim_zeros""",
     "files": """array_repr array_str frombuffer fromfile fromiter fromstring load save
         savez""",
+    "fitting": "poly polyfit roots",
     "grid_objects": "c_ mgrid ogrid r_",
     "histograms": "histogram histogram2d histogram_bin_edges histogramdd",
     "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
@@ -478,9 +480,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "ComplexWarning",
     "__array_api_version__",
     "__array_namespace_info__",
-    "ComplexWarning",
     "abs",
     "absolute",
     "acos",
@@ -766,9 +768,11 @@ __all__ = [
     "pi",
     "piecewise",
     "place",
+    "poly",
     "polyadd",
     "polyder",
     "polydiv",
+    "polyfit",
     "polyint",
     "polymul",
     "polysub",
@@ -799,6 +803,7 @@ __all__ = [
     "rint",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "s_",

@@ -2,7 +2,7 @@
 
 Receives vectors, gives vectors. Lengths depend on lengths alone, unless leading zeros
 are asked to go, for which values must be known. Loaded when it is first used. Next on
-the walk: `histograms.py`.
+the walk: `fitting.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     """
     x, y = _pair("polymul", a1, a2)
     if trim_leading_zeros:
-        x, y = _trimmed("polymul", x), _trimmed("polymul", y)
+        x, y = trimmed("polymul", x), trimmed("polymul", y)
     if not (x.size and y.size):
         return zeros((0,), x.dtype)
     return convolve(x, y)
@@ -91,7 +91,7 @@ def polydiv(
     quotient = concatenate(factors) if factors else zeros((1,), x.dtype)
     if trim_leading_zeros:
         # One coefficient stays, also of what is 0.
-        rest = concatenate([_trimmed("polydiv", get(rest, slice(None, -1))), rest[-1:]])
+        rest = concatenate([trimmed("polydiv", get(rest, slice(None, -1))), rest[-1:]])
     return quotient, rest
 
 
@@ -101,7 +101,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     >>> polyder(np.array([1.0, 1.0, 1.0])).tolist()
     [2.0, 1.0]
     """
-    x = _coefficients("polyder", p)
+    x = coefficients_of("polyder", p)
     _check_order("polyder", m)
     if not m:
         return x
@@ -175,7 +175,8 @@ def _check_order(function: str, m: int) -> None:
         raise errors.OptionError(f"{function}: the order m={m} is negative")
 
 
-def _coefficients(function: str, p: ArrayLike) -> Array:
+def coefficients_of(function: str, p: ArrayLike) -> Array:
+    """A polynomial as a vector."""
     x = atleast_1d(as_array(function, p))
     if x.ndim != 1:
         raise errors.ShapeError(f"{function} takes a vector, got {x.type}")
@@ -186,7 +187,7 @@ def _pair(
     function: str, a1: ArrayLike, a2: ArrayLike, inexact: bool = False
 ) -> list[Array]:
     values, dtype, _ = promoted(function, (a1, a2), inexact=inexact)
-    return [_coefficients(function, typed(function, x, dtype)) for x in values]
+    return [coefficients_of(function, typed(function, x, dtype)) for x in values]
 
 
 def _aligned(function: str, a1: ArrayLike, a2: ArrayLike) -> list[Array]:
@@ -196,7 +197,8 @@ def _aligned(function: str, a1: ArrayLike, a2: ArrayLike) -> list[Array]:
     return [padded_along(x, 0, size - x.size, 0) for x in sides]
 
 
-def _known(function: str, x: Array) -> np.ndarray[Any, Any]:
+def known(function: str, x: Array) -> np.ndarray[Any, Any]:
+    """The values, by which the number of zeros is known."""
     try:
         return np.asarray(x)
     except errors.TracerValueError as error:
@@ -205,7 +207,7 @@ def _known(function: str, x: Array) -> np.ndarray[Any, Any]:
         ) from None
 
 
-def _trimmed(function: str, x: Array) -> Array:
+def trimmed(function: str, x: Array) -> Array:
     """Without leading zeros."""
-    places = np.flatnonzero(_known(function, x))
+    places = np.flatnonzero(known(function, x))
     return get(x, slice(places[0] if places.size else x.size, None))

@@ -573,3 +573,67 @@ def test_values_must_be_known():
 @pytest.mark.parametrize("bounds", [(7, -1, -1), (200, 3, -50), (3, 3, -1)])
 def test_unsigned_integers_count_down(bounds):
     _same(fnp.arange(*bounds, dtype="uint8"), np.arange(*bounds, dtype="u1"))
+
+
+# ---------------------------------------------------------------- roots and fits
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_polynomials_of_roots_and_of_matrices(jitted):
+    poly = fnx.jit(fnp.poly) if jitted else fnp.poly
+    for x in (V[:4], V[:1] + 2j, F[:, :3], np.array([2])):
+        _same(poly(x), np.poly(x))
+
+
+@pytest.mark.parametrize(
+    "p", [V[:5], [0, 0, 1, -3, 2, 0, 0], [1, 0, 0, -1], [3.0], [0.0, 0.0], [], [1, 2j]]
+)
+def test_roots(p):
+    p = np.array(p)
+    found, wanted = np.sort_complex(fnp.roots(p)), np.sort_complex(np.roots(p))
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_roots_of_traced_polynomials():
+    found = fnx.jit(lambda p: fnp.roots(p, strip_zeros=False))(V[:5])
+    wanted = np.sort_complex(np.roots(V[:5]))
+    np.testing.assert_allclose(np.sort_complex(found), wanted, rtol=1e-9)
+    with pytest.raises(fnx.errors.TracerValueError, match="zeros"):
+        fnx.jit(fnp.roots)(V)
+
+
+@pytest.mark.parametrize("options", [{}, {"w": W}, {"rcond": 1e-3}])
+@pytest.mark.parametrize("y", [V, np.stack([V, V**2], 1)])
+def test_fits(y, options):
+    x = np.linspace(-1, 2, 9)
+    _same(fnp.polyfit(x, y, 3, **options), np.polyfit(x, y, 3, **options))
+    found = fnp.polyfit(x, y, 3, full=True, **options)
+    wanted = np.polyfit(x, y, 3, full=True, **options)
+    _same(found[0], wanted[0])
+    _same(found[3], wanted[3])
+    assert int(found[2]) == wanted[2]
+
+
+@pytest.mark.parametrize("cov", [True, "unscaled"])
+@pytest.mark.parametrize("y", [V, np.stack([V, V**2], 1)])
+def test_covariances_of_fits(y, cov):
+    x = np.linspace(-1, 2, 9)
+    _same(fnp.polyfit(x, y, 2, cov=cov), np.polyfit(x, y, 2, cov=cov))
+    with pytest.raises(fnx.errors.OptionError, match="unscaled"):
+        fnp.polyfit(x[:3], y[:3], 2, cov=True)
+
+
+def test_slopes_of_fits():
+    x = np.linspace(-1, 2, 9)
+    slope = fnx.grad(lambda y: fnp.polyfit(x, y, 1)[0])(V)
+    step = 1e-6 * np.eye(9)
+    wanted = [
+        (np.polyfit(x, V + h, 1)[0] - np.polyfit(x, V - h, 1)[0]) / 2e-6 for h in step
+    ]
+    np.testing.assert_allclose(slope, wanted, rtol=1e-6, atol=1e-9)
+    for wrong in ((x, V[:3], 1), (F, V, 1)):
+        with pytest.raises(fnx.errors.ShapeError):
+            fnp.polyfit(*wrong)
+    with pytest.raises(fnx.errors.OptionError, match="negative"):
+        fnp.polyfit(x, V, -1)
