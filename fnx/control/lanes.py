@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Program
 from fnx.core.trace import evaluate
@@ -23,6 +24,7 @@ from fnx.dtypes import bool_, int32
 from fnx.ops.arithmetic import add, mul, select
 from fnx.ops.gather import clipped
 from fnx.ops.index import take
+from fnx.ops.prefix import filled
 from fnx.ops.reduce import argmax
 from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar
 from fnx.transforms.rewrite import Mask, rewrite
@@ -53,6 +55,10 @@ class _Lanes(Primitive):
     def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
         """The cotangent as it is."""
         return None, None, ct
+
+    def padded(self, pads: Pads, mask: Padded, first: Padded, x: Padded) -> Any:
+        """No padding is marked, so that nothing can go wrong for it, either."""
+        return self(filled(pads, mask, False), first.array, x.array)
 
     def batch(
         self, axis: MappedAxis, args: Sequence[Any], mapped: Sequence[bool]

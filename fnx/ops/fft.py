@@ -17,6 +17,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.config import threads
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
@@ -119,6 +120,12 @@ class _Fft(OnHost):
             return (mul(self(halved, kind="IRFFT", **ends), count),)
         spectrum = conj(self(ct, kind="RFFT", **ends))
         return (mul(_weighted(spectrum, 2.0, lengths[-1], axes[-1]), 1 / count),)
+
+    def padded(self, pads: Pads, x: Padded, *, axes: Ints, **params: Any) -> Any:
+        """The same transforms, of axes that do not vary."""
+        if {*x.varying} & {*axes}:
+            raise pads.cannot("the length of the transform varies")
+        return self(x.array, axes=axes, **params)
 
     def batch(
         self,

@@ -164,8 +164,10 @@ class Scatter(Primitive):
         for axis, window in enumerate(windows):
             if window.varies and window != operand.sizes[axis]:
                 raise pads.cannot(f"a window varies along axis {axis}, not all of it")
-        places = padded_vectors(pads, operand, indices, dims, windows, mode)
-        if indices.varying:
+        drops = bool(indices.varying)
+        moves = drops and mode != "fill"
+        places = padded_vectors(pads, operand, indices, dims, windows, mode, moves)
+        if drops:
             mode = "fill"
             outside = literal(max(operand.array.type.shape), places.type.dtype)
             places = filled(pads, indices.with_array(places), outside)

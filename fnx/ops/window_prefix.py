@@ -63,10 +63,12 @@ def padded_vectors(
     dims: Any,
     sizes: Sequence[Extent],
     mode: str,
+    every: bool = False,
 ) -> Any:
     """Index vectors for windows of these sizes in a prefix.
 
-    Where a window may be moved it is, else it is put behind everything.
+    Where a window may be moved it is, else it is put behind everything. Along axes that
+    do not vary it is left to the operation, unless `every` axis is asked for.
     """
     if indices.sizes[-1].varies:
         raise pads.cannot("the length of the index vectors varies")
@@ -74,13 +76,15 @@ def padded_vectors(
     dtype, shape = array.type.dtype, array.type.shape
     for number, axis in enumerate(dims.start_index_map):
         size = operand.sizes[axis]
-        if not size.varies:
+        if not (size.varies or every):
             continue
         last = size.minus(sizes[axis])
         if last.now > last.largest:
             raise pads.cannot(f"the window grows more than axis {axis}")
-        most = elementwise.convert(pads.number(last), dtype=dtype)
-        most = broadcast_in_dim(most, shape=shape, dims=())
+        most = literal(last.now, dtype)
+        if last.varies:
+            most = elementwise.convert(pads.number(last), dtype=dtype)
+            most = broadcast_in_dim(most, shape=shape, dims=())
         own = eq(iota(shape=shape, dtype=dtypes.int32, axis=len(shape) - 1), number)
         if mode == "fill":
             beyond = elementwise.gt(array, most)

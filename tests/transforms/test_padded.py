@@ -2,13 +2,15 @@
 
 Padding is made of NaN, True and large integers: whatever of it reaches a result shows.
 Both the padded program by its reference rules and `jit(dynamic=...)`, compiled, are
-compared, at several sizes of one range.
+compared, at several sizes of one range; then every primitive, over a varying number of
+calls.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,18 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import lax, nn, random
+from fnx.core.array import Array
+from fnx.core.primitive import MappedAxis
+from fnx.core.primitive import primitive as named
 from fnx.core.reference import run_reference
 from fnx.core.simplify import simplify
 from fnx.core.trace import trace
 from fnx.core.types import array_type
 from fnx.transforms.padded import Sized, pad_program
+from tests.cases import CASES as ALL_CASES
+from tests.cases import Case
+from tests.rules import many, operands, rng_of, value
+from tests.test_primitives import each
 
 F64 = np.dtype("float64")
 N = None
@@ -257,6 +266,17 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+WITHOUT = {
+    "a named axis": {
+        *("all_gather", "all_to_all", "pbroadcast", "pmax", "pmin", "ppermute"),
+        *("psum", "psum_scatter", "axis_index"),
+    },
+    "groups as many as members": {"conv_general_dilated"},
+    "the compiler's own": {"sandwich"},
+}
+"""Primitives that cannot be padded when all operands of several calls are stacked."""
+
+
 def types_at(shapes: Any, size: int) -> list[Any]:
     return [array_type([size if n is None else n for n in s], F64) for s in shapes]
 
@@ -273,7 +293,7 @@ def program_at(f: Any, shapes: Any, size: int) -> Any:
 
 def worst(x: Any, shape: Any) -> Any:
     """The array in front of what must not be read."""
-    behind = {"f": np.nan, "b": True, "i": 77, "u": 77}[x.dtype.kind]
+    behind = {"b": True, "i": 77, "u": 77}.get(x.dtype.kind, np.nan)
     long = np.full(shape, behind, x.dtype)
     long[tuple(map(slice, x.shape))] = x
     return long
@@ -296,8 +316,8 @@ def test_padding_reaches_no_result(name: str) -> None:
     rows = zip(inputs, largest.input_types, strict=True)
     long = [worst(x, type.shape) for x, type in rows]
     found = run_reference(made.program, [*long, *made.numbers])
-    for wanted, value in zip(run_reference(now, inputs), found, strict=True):
-        prefix = value[tuple(map(slice, np.shape(wanted)))]
+    for wanted, out in zip(run_reference(now, inputs), found, strict=True):
+        prefix = out[tuple(map(slice, np.shape(wanted)))]
         np.testing.assert_allclose(prefix, wanted, rtol=1e-9, atol=1e-12)
 
 
@@ -318,3 +338,48 @@ def test_one_program_serves_a_range_of_sizes(name: str) -> None:
             assert found.shape == wanted.shape
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
     assert dynamic.cache_info().misses == 1
+
+
+# ---------------------------------------------------------------- every primitive
+
+
+def stacked_calls(case: Case, args: Any, count: int) -> Any:
+    """The program of so many calls at once: the `batch` rule over a leading axis."""
+    primitive = named(case.primitive)
+    arrays = [x for x in args if isinstance(x, Array)]
+    types = [x.type.with_shape((count, *x.type.shape)) for x in arrays]
+
+    def run(*tracers: Any) -> Any:
+        given = iter(tracers)
+        mapped = [isinstance(x, Array) for x in args]
+        rows = zip(args, mapped, strict=True)
+        members = [next(given) if is_mapped else x for x, is_mapped in rows]
+        axis = MappedAxis(None, count)
+        return many(primitive, primitive.batch(axis, members, mapped, **case.params)[0])
+
+    return simplify(trace(run, types, rule=True).program)
+
+
+@each([case for case in ALL_CASES if case.primitive not in {*chain(*WITHOUT.values())}])
+def test_as_many_calls_as_there_are(case: Case) -> None:
+    """The axis of `vmap` may vary, whatever the operation is."""
+    rng = rng_of(case)
+    calls = [operands(case, case.args(rng)) for _ in range(3)]
+    places = [i for i, x in enumerate(calls[0]) if isinstance(x, Array)]
+    if not places:
+        return
+    programs = [stacked_calls(case, calls[0], count) for count in (3, 4, 5)]
+    made = pad_program(Sized(*programs))
+    stacks = [np.stack([value(call[i]) for call in calls]) for i in places]
+    long = [worst(x, (5, *x.shape[1:])) for x in stacks]
+    found = run_reference(made.program, [*long, *made.numbers])
+    for wanted, out in zip(run_reference(programs[0], stacks), found, strict=True):
+        assert_same(out[tuple(map(slice, np.shape(wanted)))], wanted)
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    """Bit for bit, whatever the dtype, but for the NaN."""
+    assert found.dtype == wanted.dtype
+    if wanted.dtype.kind not in "biuc":
+        found, wanted = found.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_array_equal(found, wanted)

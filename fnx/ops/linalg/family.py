@@ -10,14 +10,16 @@ as good, nothing is copied. Next on the walk: `triangular.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost
+from fnx.ops.prefix import filled
 from fnx.ops.shape import all_along
 
 DTYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
@@ -27,6 +29,15 @@ class Stacked(OnHost):
     """An operation on each matrix of a stack."""
 
     gathers = True
+    # The axes of the first operand that are not the stack's.
+    own_axes: ClassVar[int] = 2
+
+    def padded(self, pads: Pads, *xs: Padded, **params: Any) -> Any:
+        """A larger stack, where only the axes of the stack vary."""
+        stack = xs[0].array.type.ndim - self.own_axes
+        if any(axis >= stack for x in xs for axis in x.varying):
+            raise pads.cannot("an axis of its matrices varies")
+        return self(*[filled(pads, x, 0) for x in xs], **params)
 
     def batch(
         self,

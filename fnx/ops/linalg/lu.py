@@ -95,6 +95,7 @@ class _Permutation(Stacked):
     """lu_pivots_to_permutation(pivots, permutation_size): the order of the rows."""
 
     routine = "lu_permutation"
+    own_axes = 1
 
     def infer(self, pivots: ArrayType, *, permutation_size: int) -> ArrayType:
         """int32, as many as there are rows."""

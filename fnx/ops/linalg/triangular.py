@@ -206,6 +206,7 @@ class _TridiagonalSolve(Stacked):
     """
 
     linear = True
+    own_axes = 1
     routine = "tridiagonal_solve"
 
     def infer(
