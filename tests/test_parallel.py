@@ -8,6 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import optim, random
+from fnx.control import spmd
 from fnx.demo.__main__ import main
 from fnx.demo.parallel import checks, data, model, pipeline, sequence, tensor
 from fnx.demo.parallel.replicas import on_devices, on_replicas, spread, together
@@ -20,10 +21,13 @@ NAMES = list(checks.recipes(model.Sizes(), LAYERS, optim.adam(1e-3)))
 
 
 @pytest.fixture(autouse=True)
-def eight():
-    """Eight CPU devices."""
+def eight(monkeypatch):
+    """Eight CPU devices, each with its thread, however little they do."""
+    monkeypatch.setattr(spmd, "SMALL", -1)
+    fnx.clear_caches()
     with fnx.config.override(cpu_devices=8):
         yield
+    fnx.clear_caches()
 
 
 def by_pmap(function, axes):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fnx
 import fnx.numpy as fnp
+from fnx.control import spmd
 from tests.spmd_programs import (
     GRID,
     MOVES,
@@ -39,9 +40,13 @@ every_way = pytest.mark.parametrize("run", RUNNERS.values(), ids=RUNNERS)
 
 @pytest.fixture(autouse=True, scope="module")
 def six():
-    """A device for each replica."""
-    with fnx.config.override(cpu_devices=6):
-        yield
+    """A device for each replica, each with its thread, however little they do."""
+    fnx.clear_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spmd, "SMALL", -1)
+        with fnx.config.override(cpu_devices=6):
+            yield
+    fnx.clear_caches()
 
 
 def close(found: Any, wanted: Any) -> None:
