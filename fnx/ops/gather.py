@@ -144,7 +144,8 @@ class _Gather(Primitive):
         **params: Any,
     ) -> Flow:
         """Index vectors run along the output, and axes that windows have all of."""
-        operand, indices, windows = window_labels(*types, outs[0], dims)
+        x, places = types
+        operand, indices, windows = window_labels(x, places, outs[0], dims)
         return Flow((operand, indices), (windows,))
 
     def localized(

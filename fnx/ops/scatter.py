@@ -94,7 +94,8 @@ class Scatter(Primitive):
         **params: Any,
     ) -> Flow:
         """Axes that windows have all of run along the output."""
-        operand, indices, windows = window_labels(*types, dims)
+        x, places, updates = types
+        operand, indices, windows = window_labels(x, places, updates, dims)
         batching = {indices[axis] for axis in dims.start_indices_batching_dims}
         # Updates of other index vectors meet in the operand: they have to be there.
         kept = tuple([x if x in batching else None for x in indices])
