@@ -536,3 +536,12 @@ def test_mistakes(name: str) -> None:
     call, error, match = MISTAKES[name]
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("name", ["cholesky", "eigvalsh", "inv", "svdvals", "slogdet"])
+def test_many_matrices_outside_of_traces(name: str) -> None:
+    x = positive(1100, 3, 3)
+    found = getattr(fnp.linalg, name)(x)
+    close(found, tuple(leaves(getattr(np.linalg, name)(x))))
+    gradient = fnx.grad(lambda x: leaves(getattr(fnp.linalg, name)(x))[-1].sum())
+    close(gradient(x)[:2], gradient(x[:2]))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fnx import errors
 from fnx.core.array import Array
-from fnx.numpy.linalg.operands import matrices
+from fnx.numpy.linalg.operands import apply, matrices
 from fnx.numpy.mathematics import absolute
 from fnx.numpy.operands import ArrayLike
 from fnx.numpy.shaping import expand_dims
@@ -71,7 +71,7 @@ def cholesky(
            [1., 3.]], dtype=float64)
     """
     x = matrices("cholesky", "a", a, square=True)
-    factor = ops.cholesky(hermitian_part(x) if symmetrize_input else x)
+    factor = apply(ops.cholesky, hermitian_part(x) if symmetrize_input else x)
     return mH(factor) if upper else factor
 
 
@@ -85,7 +85,7 @@ def eig(a: ArrayLike) -> EigResult:
     Array([0.+1.j, 0.-1.j], dtype=complex128)
     """
     x = matrices("eig", "a", a, square=True)
-    return EigResult(*ops.eig(x, left=False, right=True))
+    return EigResult(*apply(ops.eig, x, left=False, right=True))
 
 
 def eigvals(a: ArrayLike) -> Array:
@@ -96,7 +96,7 @@ def eigvals(a: ArrayLike) -> Array:
     Array([1.+0.j, 2.+0.j], dtype=complex128)
     """
     x = matrices("eigvals", "a", a, square=True)
-    return ops.eig(x, left=False, right=False)[0]
+    return apply(ops.eig, x, left=False, right=False)[0]
 
 
 def eigh(
@@ -116,7 +116,7 @@ def eigh(
     x = matrices("eigh", "a", a, square=True)
     lower = _is_lower("eigh", UPLO)
     x = hermitian_part(x) if symmetrize_input else x
-    return EighResult(*ops.eigh(x, lower=lower, compute_vectors=True))
+    return EighResult(*apply(ops.eigh, x, lower=lower, compute_vectors=True))
 
 
 def eigvalsh(
@@ -131,7 +131,7 @@ def eigvalsh(
     x = matrices("eigvalsh", "a", a, square=True)
     lower = _is_lower("eigvalsh", UPLO)
     x = hermitian_part(x) if symmetrize_input else x
-    return ops.eigh(x, lower=lower, compute_vectors=False)[0]
+    return apply(ops.eigh, x, lower=lower, compute_vectors=False)[0]
 
 
 def _is_lower(function: str, triangle: str | None) -> bool:
@@ -155,7 +155,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     """
     x = matrices("qr", "a", a)
     if mode == "raw":
-        packed, taus = ops.geqrf(x)
+        packed, taus = apply(ops.geqrf, x)
         return QRResult(mT(packed), taus)
     if mode not in ("reduced", "complete", "full", "r"):
         raise errors.OptionError(
@@ -165,7 +165,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
             )
         )
     full = mode in ("complete", "full")
-    q, r = ops.qr(x, pivoting=False, full_matrices=full)
+    q, r = apply(ops.qr, x, pivoting=False, full_matrices=full)
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -198,7 +198,7 @@ def svd(
     if hermitian:
         found = _hermitian_svd(x, compute_uv)
     else:
-        found = ops.svd(x, full_matrices=full_matrices, compute_uv=compute_uv)
+        found = apply(ops.svd, x, full_matrices=full_matrices, compute_uv=compute_uv)
     s, *vectors = found
     begin, end = _subset(subset_by_index, s.shape[-1])
     if (begin, end) != (0, s.shape[-1]):
@@ -211,10 +211,10 @@ def svd(
 def _hermitian_svd(x: Array, compute_uv: bool) -> tuple[Array, ...]:
     """Singular values are those of eigenvalues, whose signs go to one side."""
     if not compute_uv:
-        w = ops.eigh(hermitian_part(x), lower=True, compute_vectors=False)[0]
+        w = apply(ops.eigh, hermitian_part(x), lower=True, compute_vectors=False)[0]
         size = absolute(w)
         return (take_along_axis(size, argsort(-size, axis=-1), -1),)
-    w, v = ops.eigh(hermitian_part(x), lower=True, compute_vectors=True)
+    w, v = apply(ops.eigh, hermitian_part(x), lower=True, compute_vectors=True)
     order = argsort(-absolute(w), axis=-1)
     w = take_along_axis(w, order, -1)
     v = take_along_axis(v, expand_dims(order, -2), -1)
@@ -244,4 +244,4 @@ def svdvals(x: ArrayLike, /) -> Array:
     Array([4., 3.], dtype=float64)
     """
     array = matrices("svdvals", "x", x)
-    return ops.svd(array, full_matrices=False, compute_uv=False)[0]
+    return apply(ops.svd, array, full_matrices=False, compute_uv=False)[0]

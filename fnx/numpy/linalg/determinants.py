@@ -16,7 +16,7 @@ from fnx.core.array import Array
 from fnx.numpy import reductions
 from fnx.numpy.counting import where
 from fnx.numpy.joining import concatenate
-from fnx.numpy.linalg.operands import matrices
+from fnx.numpy.linalg.operands import apply, matrices
 from fnx.numpy.mathematics import absolute, conj, imag, real, remainder
 from fnx.numpy.operands import ArrayLike, cast
 from fnx.numpy.shaping import expand_dims
@@ -102,7 +102,7 @@ def _minor(a: Any, row: int, i: int, j: int) -> Any:
 
 @custom_jvp
 def _det(x: Array) -> Array:
-    factors, pivots, _ = ops.lu(x)
+    factors, pivots, _ = apply(ops.lu, x)
     return reductions.prod(diagonal(factors), -1) * _parity(pivots, x.dtype)
 
 
@@ -128,7 +128,7 @@ def _adjugate(x: Array) -> Array:
     determinants. Of r, at most the last row is 0 unless the cofactors all are.
     """
     n = x.shape[-1]
-    q, r, order = ops.qr(x, pivoting=True, full_matrices=False)
+    q, r, order = apply(ops.qr, x, pivoting=True, full_matrices=False)
     back = argsort(order, axis=-1)
     unitary = _det(take_along_axis(q, expand_dims(back, -2), -1))
     head, last = columns(rows(r, 0, n - 1), 0, n - 1), rows(columns(r, n - 1, n), 0, n)
@@ -137,7 +137,7 @@ def _adjugate(x: Array) -> Array:
     corner = rows(last, n - 1, n)
     unit = where(on_diagonal(head), 1, zeros_like(head))
     right = concatenate([unit * corner, -rows(last, 0, n - 1)], -1)
-    above = ops.triangular_solve(filled, right, left_side=True)
+    above = apply(ops.triangular_solve, filled, right, left_side=True)
     below = zeros_like(columns(rows(r, 0, 1), 0, n - 1))
     below = concatenate([below, zeros_like(corner) + 1], -1)
     scale = reductions.prod(own, -1) * unitary
@@ -174,7 +174,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
 
 @custom_jvp
 def _slogdet(x: Array) -> tuple[Array, Array]:
-    factors, pivots, _ = ops.lu(x)
+    factors, pivots, _ = apply(ops.lu, x)
     own = diagonal(factors)
     phase = reductions.prod(sign(own), -1) * _parity(pivots, x.dtype)
     return phase, reductions.sum(log(absolute(own)), -1)
@@ -184,8 +184,8 @@ def _slogdet(x: Array) -> tuple[Array, Array]:
 def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     phase, size = _slogdet(x)
-    factors, pivots, _ = ops.lu(stop_gradient(x))
-    moved = ops.factored_solve(x, factors, pivots, t, transpose_a=False)
+    factors, pivots, _ = apply(ops.lu, stop_gradient(x))
+    moved = apply(ops.factored_solve, x, factors, pivots, t, transpose_a=False)
     trace = reductions.sum(diagonal(moved), -1)
     if not dtypes.is_complex(x.dtype):
         return (phase, size), (zeros_like(phase), trace)
@@ -194,7 +194,7 @@ def _slogdet_jvp(primals: Any, tangents: Any) -> Any:
 
 def _slogdet_qr(x: Array) -> tuple[Array, Array]:
     """A reflection has determinant 1 - τ |v|²."""
-    packed, taus = ops.geqrf(x)
+    packed, taus = apply(ops.geqrf, x)
     own = diagonal(packed)
     v = where(on_diagonal(packed), 1, tril(packed, -1))
     lengths = cast(reductions.sum(real(v * conj(v)), -2), x.dtype)

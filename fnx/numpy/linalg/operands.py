@@ -6,12 +6,17 @@ the walk: `decompositions.py`.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.jit import jit
 from fnx.core.array import Array
+from fnx.core.primitive import Primitive
+from fnx.core.trace import tracing
 from fnx.numpy.grids import eye
 from fnx.numpy.operands import ArrayLike, as_array, broadcast, cast, inexact_dtype, read
 from fnx.numpy.operands import pair as typed_pair
@@ -91,6 +96,31 @@ def identity(x: Array) -> Array:
     return broadcast_in_dim(
         eye(n, dtype=x.dtype), shape=x.shape, dims=(x.ndim - 2, x.ndim - 1)
     )
+
+
+MANY = 1024
+"""Of so many matrices and more, machine code does the stack, called once or not."""
+
+
+def apply(primitive: Primitive, *arrays: Any, **params: Any) -> Any:
+    """What a primitive makes of stacks of matrices.
+
+    Outside of a trace it runs by its reference rule, in Python for each matrix; where
+    they are many, compiling it takes less time.
+    """
+    if not tracing() and math.prod(arrays[0].shape[:-2]) >= MANY:
+        return _compiled(primitive, tuple(params.items()))(*arrays)
+    return primitive(*arrays, **params)
+
+
+@functools.cache
+def _compiled(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> Any:
+    options = dict(params)
+
+    def run(*arrays: Any) -> Any:
+        return primitive(*arrays, **options)
+
+    return jit(run)
 
 
 def epsilon(x: Any) -> float:

@@ -19,6 +19,7 @@ from fnx.numpy.counting import where
 from fnx.numpy.linalg.decompositions import svd, svdvals
 from fnx.numpy.linalg.norms import norm
 from fnx.numpy.linalg.operands import (
+    apply,
     check,
     epsilon,
     identity,
@@ -69,9 +70,9 @@ _UNSHARED = 128
 def solved(a: Array, b: Array, transpose: bool = False) -> Array:
     """The solution for stacks of matrices of the same dtype and leading axes."""
     if is_small(a, b.shape[-1]) or a.shape[-1] <= _UNSHARED:
-        return ops.solve(a, b, transpose_a=transpose)
-    factors, pivots, _ = ops.lu(stop_gradient(a))
-    return ops.factored_solve(a, factors, pivots, b, transpose_a=transpose)
+        return apply(ops.solve, a, b, transpose_a=transpose)
+    factors, pivots, _ = apply(ops.lu, stop_gradient(a))
+    return apply(ops.factored_solve, a, factors, pivots, b, transpose_a=transpose)
 
 
 def inv(a: ArrayLike) -> Array:
