@@ -317,6 +317,29 @@ def with_nan(*shape: int) -> Make:
     return args
 
 
+for shape in ((70, 5, 5), (64, 5, 3), (65, 3, 5), (3, 4, 4), (1, 4)):
+    for dtype in (np.float32, np.float64):
+        add("lu", f"{names((shape,), dtype)}-kernel", normal(shape, dtype=dtype))
+
+
+def ranks(rng: np.random.Generator) -> Arrays:
+    """Matrices of every rank, the first one 0."""
+    x = np.rint(4 * numbers(rng, (5, 4, 4), np.float64))
+    for rank in range(4):
+        x[rank] = x[rank, :, :rank] @ x[rank, :rank]
+    return (x,)
+
+
+add("lu", "zero", lambda rng: (np.zeros((2, 3, 3)),))
+add("lu", "ranks", lambda rng: (ranks(rng)[0][[0, 1, 4]],))
+
+for n in (5, 8):
+    stack = (64, n, n)
+    add("cholesky", f"many-{n}", positive(*stack), oracle=jax_cholesky)
+    params = {"transpose_a": n == 8}
+    right = (64, n, 1)
+    add("solve", f"many-{n}", system(stack, right), params, oracle=jax_solve)
+
 add("cholesky", "indefinite", indefinite)
 add("cholesky", "big-indefinite", big_indefinite)
 add("solve", "singular", singular, {"transpose_a": False})

@@ -33,7 +33,6 @@ from fnx.numpy.shaping import expand_dims, reshape
 from fnx.numpy.ufuncs import isnan
 from fnx.ops import linalg as ops
 from fnx.ops.linalg.algebra import mH
-from fnx.ops.linalg.small import is_small
 from fnx.ops.parts import stop_gradient
 from fnx.ops.shape import full, zeros_like
 
@@ -69,7 +68,7 @@ _UNSHARED = 128
 
 def solved(a: Array, b: Array, transpose: bool = False) -> Array:
     """The solution for stacks of matrices of the same dtype and leading axes."""
-    if is_small(a, b.shape[-1]) or a.shape[-1] <= _UNSHARED:
+    if a.shape[-1] <= _UNSHARED:
         return apply(ops.solve, a, b, transpose_a=transpose)
     factors, pivots, _ = apply(ops.lu, stop_gradient(a))
     return apply(ops.factored_solve, a, factors, pivots, b, transpose_a=transpose)

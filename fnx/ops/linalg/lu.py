@@ -83,6 +83,13 @@ class _Lu(Stacked):
         dl, du = matmul(lower, tril(inner, -1)), matmul(triu(inner), upper)
         return (factors, pivots, permutation), (add(dl, du), None, None)
 
+    def steps(self, plan: Any, x: Any) -> None:
+        """Small matrices in a kernel, many at once; LAPACK for others."""
+        if small.is_small(x, 2 * x.type.shape[-1]):  # as three kernels
+            small.add_lu(plan, x)
+        else:
+            plan.host()
+
 
 def _with_ones(x: Any, begin: int) -> Any:
     """Square matrices with ones on the diagonal from a place on."""
