@@ -250,8 +250,10 @@ def gamma(x: Value) -> Value:
     def nonzero() -> Value:
         return branch(x < 0.0, negative, lambda: positive(a))
 
-    zero = x.like(math.inf).copysign(x)
-    return branch(x.equals(0.0), lambda: zero, nonzero)
+    def zero() -> Value:
+        return select(x.equals(0.0), x.like(math.inf).copysign(x), x)
+
+    return branch(x.equals(0.0) | x.differs(x), zero, nonzero)
 
 
 def gamma_sign(x: Value) -> Value:

@@ -17,7 +17,17 @@ from typing import Any
 from fnx import dtypes, errors
 from fnx.kernel.special import evaluate
 from fnx.ops import formulas
-from fnx.ops.arithmetic import Partial, Smooth, add, mul, neg, scale, select, sub
+from fnx.ops.arithmetic import (
+    Partial,
+    Smooth,
+    add,
+    mul,
+    mul_strong_zero,
+    neg,
+    scale,
+    select,
+    sub,
+)
 from fnx.ops.elementwise import (
     cos,
     div,
@@ -26,6 +36,7 @@ from fnx.ops.elementwise import (
     log,
     log1p,
     lt,
+    max,
     sign,
     sin,
     sqrt,
@@ -155,21 +166,32 @@ igammac = _special(
     lambda out, a, x: neg(igamma_grad_a(a, x)),
     lambda out, a, x: neg(gamma_pdf(a, x)),
 )
+
+
+def _gamma_pdf_x(out: Any, a: Any, x: Any) -> Any:
+    """(a - 1)/x times the density, less itself: that of a - 1 where it can be."""
+    above = lt(1.0, a)
+    near = gamma_pdf(select(above, sub(a, 1), 1), x)
+    rise = select(above, near, mul_strong_zero(div(out, x), sub(a, 1)))
+    return sub(rise, out)
+
+
+# The logarithm in a slope is infinite where the density is 0.
 gamma_pdf: Smooth = _special(
     "gamma_pdf",
-    lambda out, a, x: mul(out, _log_slope(a, x)),
-    lambda out, a, x: mul(out, sub(div(sub(a, 1), x), 1)),
+    lambda out, a, x: mul_strong_zero(_log_slope(a, x), out),
+    _gamma_pdf_x,
 )
 igamma_grad_a: Smooth = _special(
     "igamma_grad_a",
     lambda out, a, x: igamma_grad_aa(a, x),
-    lambda out, a, x: mul(gamma_pdf(a, x), _log_slope(a, x)),
+    lambda out, a, x: mul_strong_zero(_log_slope(a, x), gamma_pdf(a, x)),
 )
 
 
 def _pdf_aa(out: Any, a: Any, x: Any) -> Any:
     bend = sub(squared(_log_slope(a, x)), polygamma(1.0, a))
-    return mul(gamma_pdf(a, x), bend)
+    return mul_strong_zero(bend, gamma_pdf(a, x))
 
 
 igamma_grad_aa: Smooth = _special(
@@ -248,11 +270,11 @@ def _beta_pdf(a: Any, b: Any, x: Any, i: int, j: int) -> Any:
         return density
     slopes = [_beta_slope(a, b, x, 0)] * i + [_beta_slope(a, b, x, 1)] * j
     if i + j == 1:
-        return mul(density, slopes[0])
+        return mul_strong_zero(slopes[0], density)
     bend = polygamma(1.0, add(a, b))
     if i != j:
         bend = sub(bend, polygamma(1.0, a if i else b))
-    return mul(density, add(mul(*slopes), bend))
+    return mul_strong_zero(add(mul(*slopes), bend), density)
 
 
 def _beta_slope(a: Any, b: Any, x: Any, position: int) -> Any:
@@ -272,10 +294,24 @@ betainc_derivative = _BetaDerivative()
 # x^(a-1) (1-x)^(b-1) / B(a, b)
 beta_pdf: Smooth = _special(
     "beta_pdf",
-    lambda out, a, b, x: mul(out, _beta_slope(a, b, x, 0)),
-    lambda out, a, b, x: mul(out, _beta_slope(a, b, x, 1)),
-    lambda out, a, b, x: mul(out, sub(div(sub(a, 1), x), div(sub(b, 1), sub(1, x)))),
+    lambda out, a, b, x: mul_strong_zero(_beta_slope(a, b, x, 0), out),
+    lambda out, a, b, x: mul_strong_zero(_beta_slope(a, b, x, 1), out),
+    lambda out, a, b, x: _beta_pdf_x(out, a, b, x),
 )
+
+
+def _beta_pdf_x(out: Any, a: Any, b: Any, x: Any) -> Any:
+    """((a - 1)/x - (b - 1)/(1 - x)) times the density, by those of a - 1 and b - 1."""
+    total = sub(add(a, b), 1)
+    left, right = lt(1.0, a), lt(1.0, b)
+    less = beta_pdf(select(left, sub(a, 1), 1), b, x)
+    rise = mul_strong_zero(div(out, x), sub(a, 1))
+    rise = select(left, mul_strong_zero(less, total), rise)
+    more = beta_pdf(a, select(right, sub(b, 1), 1), x)
+    fall = mul_strong_zero(div(out, sub(1, x)), sub(b, 1))
+    fall = select(right, mul_strong_zero(more, total), fall)
+    return sub(rise, fall)
+
 
 # ---------------------------------------------------------------- zeta
 
@@ -340,8 +376,8 @@ def _bessel_j_slope(x: Any, order: int) -> Any:
 
 def _sphere_slope(out: Any, n: Any, m: Any, theta: Any) -> Any:
     """Half the difference of the neighbours in m, which the ladder operators give."""
-    up = sqrt(mul(sub(n, m), add(add(n, m), 1)))
-    down = sqrt(mul(add(n, m), add(sub(n, m), 1)))
+    up = sqrt(max(mul(sub(n, m), add(add(n, m), 1)), 0))
+    down = sqrt(max(mul(add(n, m), add(sub(n, m), 1)), 0))
     above = mul(up, legendre_on_sphere(n, add(m, 1), theta))
     below = mul(down, legendre_on_sphere(n, sub(m, 1), theta))
     return mul(sub(above, below), 0.5)

@@ -30,7 +30,7 @@ TABLE = {
     "laplace": ([()], X, PLACED, [0.7, -3.0]),
     "logistic": ([()], X, PLACED, [0.7, -3.0]),
     "cauchy": ([()], X, PLACED, [0.7, -3.0]),
-    "uniform": ([()], UNIT, PLACED, [0.6, 1.3]),
+    "uniform": ([()], UNIT, PLACED, [0.6, 0.3]),
     "gumbel_l": ([()], X, PLACED, [0.7, -3.0]),
     "gumbel_r": ([()], X, PLACED, [0.7, -3.0]),
     "gamma": ([(0.3,), (1.0,), (2.5,), (70.0,)], X, PLACED, [0.7, 3.0]),
@@ -39,7 +39,7 @@ TABLE = {
         [(0.5, 0.5), (1.0, 1.0), (2.5, 4.0), (90.0, 30.0), (1.0, 3.0)],
         UNIT,
         PLACED,
-        [0.6, 1.3],
+        [0.6, 0.3],
     ),
     "pareto": ([(0.5,), (3.0,)], X, PLACED, [3.0, 7.0]),
     "t": ([(0.5,), (3.0,), (1e5,)], X, PLACED, [0.7, -3.0]),
@@ -203,7 +203,8 @@ def test_tails_keep_their_digits(name, f, x, parameters, exact):
 
 @pytest.mark.parametrize(("name", "f"), ALL)
 def test_derivatives_are_differences(name, f):
-    parameters = TABLE[name][0][-1 if name not in ("truncnorm", "poisson") else 0]
+    first = name in ("truncnorm", "poisson", "binom")
+    parameters = TABLE[name][0][0 if first else -1]
     parameters = [min(p, 20.0) for p in parameters]
     inside = TABLE[name][3]
     function = getattr(getattr(stats, name), f)
@@ -214,7 +215,7 @@ def test_derivatives_are_differences(name, f):
     elif inside is None:
         if name == "bernoulli":
             parameters = [0.3]
-        k = np.array([1.0, 2.0])
+        k = np.array([1.0, 0.0 if name == "bernoulli" else 2.0])
         free = parameters[1:] if name == "binom" else parameters
         fixed = parameters[: len(parameters) - len(free)]
         check_grads(lambda *p: function(k, *fixed, *p), tuple(free), 2, rtol=1e-4)
@@ -275,7 +276,10 @@ def test_types_are_jaxs(name, f):
     ours = getattr(getattr(stats, name), f)
     x = np.array([1, 2])
     for dtype in ("f4", "i4", "f2"):
-        want = theirs(x.astype(dtype), *groups[0]).dtype
+        try:
+            want = theirs(x.astype(dtype), *groups[0]).dtype
+        except TypeError:  # JAX takes no integers, or no 16-bit floats, here
+            continue
         assert ours(x.astype(dtype), *groups[0]).dtype == want, dtype
 
 

@@ -19,6 +19,7 @@ from fnx.ops.arithmetic import add, mul, neg, select, sub
 from fnx.ops.parts import and_
 from fnx.scipy.stats.support import (
     arrays,
+    log1p_square,
     log_of,
     standard,
     within,
@@ -46,10 +47,7 @@ def _quantile(q: Array) -> Array:
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The logarithm of the density at x."""
     z, scale = standard("cauchy.logpdf", x, loc, scale)
-    large = ops.gt(ops.abs(z), 1e8)
-    near = ops.log1p(ops.square(select(large, 0, z)))
-    far = mul(ops.log(select(large, ops.abs(z), 1)), 2)
-    return neg(add(select(large, far, near), ops.log(mul(scale, math.pi))))
+    return neg(add(log1p_square(z), ops.log(mul(scale, math.pi))))
 
 
 @becomes_native

@@ -14,10 +14,16 @@ from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike
 from fnx.ops import elementwise as ops
 from fnx.ops import special
-from fnx.ops.arithmetic import mul, select, sub
+from fnx.ops.arithmetic import add, eq, mul, select, sub
 from fnx.scipy.stats.support import (
     arrays,
 )
+
+
+def _power(x: Array, p: Array) -> Array:
+    """|x|^p, with derivative 0 at 0 whatever p is."""
+    zero = eq(x, 0)
+    return select(zero, 0, ops.pow(ops.abs(select(zero, 1, x)), p))
 
 
 @becomes_native
@@ -25,7 +31,7 @@ def logpdf(x: ArrayLike, p: ArrayLike) -> Array:
     """The logarithm of the density at x."""
     x, p = arrays("gennorm.logpdf", x=x, p=p)
     norm = sub(ops.log(mul(p, 0.5)), special.lgamma(ops.div(1, p)))
-    return sub(norm, ops.pow(ops.abs(x), p))
+    return sub(norm, _power(x, p))
 
 
 @becomes_native
@@ -38,6 +44,9 @@ def pdf(x: ArrayLike, p: ArrayLike) -> Array:
 def cdf(x: ArrayLike, p: ArrayLike) -> Array:
     """The probability of at most x."""
     x, p = arrays("gennorm.cdf", x=x, p=p)
-    upper = special.igammac(ops.div(1, p), ops.pow(ops.abs(x), p))
+    upper = special.igammac(ops.div(1, p), _power(x, p))
     half = mul(upper, 0.5)
-    return select(ops.lt(x, 0), half, sub(1, half))
+    value = select(ops.lt(x, 0), half, sub(1, half))
+    # At 0 the power has lost the slope, which is the density.
+    density = ops.exp(sub(ops.log(mul(p, 0.5)), special.lgamma(ops.div(1, p))))
+    return select(eq(x, 0), add(mul(x, density), 0.5), value)

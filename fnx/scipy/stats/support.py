@@ -96,6 +96,16 @@ def is_whole(k: Any) -> Any:
     return eq(ops.floor(k), k)
 
 
+def log1p_square(z: Any) -> Any:
+    """log(1 + z^2), without an overflow of the square."""
+    size = ops.abs(z)
+    large = ops.gt(size, 1)
+    near = ops.log1p(ops.square(select(large, 0, z)))
+    far = select(large, size, 1)
+    inverse = ops.log1p(ops.square(ops.div(1, far)))
+    return select(large, add(mul(ops.log(far), 2), inverse), near)
+
+
 def square_of_half_sine(x: Any) -> Any:
     """1 - cos(x), as 2 sin(x/2)^2."""
     return mul(ops.square(ops.sin(mul(x, 0.5))), 2)

@@ -16,18 +16,11 @@ from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike
 from fnx.ops import elementwise as ops
 from fnx.ops import special
-from fnx.ops.arithmetic import add, mul, select, sub
+from fnx.ops.arithmetic import add, mul, sub
 from fnx.scipy.stats.support import (
+    log1p_square,
     standard,
 )
-
-
-def _log1p_square(z: Array, df: Array) -> Array:
-    """log(1 + z^2 / df), without an overflow of the square."""
-    ratio = ops.div(z, ops.sqrt(df))
-    large = ops.gt(ops.abs(ratio), 1e8)
-    near = ops.log1p(ops.square(select(large, 0, ratio)))
-    return select(large, mul(ops.log(select(large, ops.abs(ratio), 1)), 2), near)
 
 
 @becomes_native
@@ -39,7 +32,7 @@ def logpdf(
     half = mul(df, 0.5)
     norm = special.lgamma_difference(half, add(mul(half, 0), 0.5))
     norm = sub(norm, add(mul(ops.log(mul(df, math.pi)), 0.5), ops.log(scale)))
-    return sub(norm, mul(add(half, 0.5), _log1p_square(z, df)))
+    return sub(norm, mul(add(half, 0.5), log1p_square(ops.div(z, ops.sqrt(df)))))
 
 
 @becomes_native
