@@ -25,6 +25,7 @@ from tests.control.flows import FLOWS, STACK, TRANSFORMS, X
 from tests.nn.test_nn import ACTIVATIONS
 from tests.optim.test_optimizers import TABLE, loss, make, params_like
 from tests.programs import SIZES, Recipe, recipes
+from tests.random.test_samplers import MAPPED, key
 from tests.rules import arguments, call, many, named, operands, value
 from tests.test_composition import assert_close, total
 from tests.test_primitives import assert_ulps
@@ -203,3 +204,12 @@ def test_random_numbers(gpu: Any, seed: int, shape: tuple[int, ...]) -> None:
             np.testing.assert_allclose(x, np.asarray(y), rtol=1e-6)
         else:
             np.testing.assert_array_equal(x, np.asarray(y))
+
+
+# ---------------------------------------------------------------- random samples
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_samplers(name: str, gpu: Any) -> None:
+    """The loops of samplers accept the same numbers on every device."""
+    close(on(gpu, MAPPED[name], key(15)), MAPPED[name](key(15)))
