@@ -1,7 +1,7 @@
 """fnx.dlpack: arrays from and to other libraries, without a copy where memory allows.
 
-An array of fnx is itself one that other libraries take (`torch.from_dlpack(x)`). Holds
-no logic of its own but the table of dtypes. Next on the walk: `fnx/scipy`.
+An array of fnx is itself one that other libraries take (`torch.from_dlpack(x)`).
+Receives such an array, gives one of fnx. Next on the walk: `fnx/scipy`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from fnx import dtypes, errors
-from fnx.numpy.creation import from_dlpack
+from fnx.core.array import Array
+from fnx.numpy import creation
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
+
+
+def from_dlpack(external_array: Any, device: Any = None, copy: Any = None) -> Array:
+    """`fnx.numpy.from_dlpack`, with the names and places of JAX's arguments.
+
+    >>> import numpy as np
+    >>> from_dlpack(np.arange(3, dtype="int32"))
+    Array([0, 1, 2], dtype=int32)
+    """
+    return creation.from_dlpack(external_array, device=device, copy=copy)
 
 
 def is_supported_dtype(dtype: Any) -> bool:

@@ -70,6 +70,10 @@ def test_dlpack():
     x = fnx.dlpack.from_dlpack(np.arange(3.0))
     assert isinstance(x, fnx.Array) and x.tolist() == [0, 1, 2]
     assert np.from_dlpack(x).tolist() == [0, 1, 2]
+    data = np.arange(3.0)
+    mine = fnx.dlpack.from_dlpack(data, None, True)
+    data[0] = 7
+    assert mine.tolist() == [0, 1, 2]
     for dtype in ("bool", "int8", "uint64", "float16", "complex64", ml_dtypes.bfloat16):
         assert fnx.dlpack.is_supported_dtype(dtype)
     for dtype in ("datetime64[s]", "U3", object):

@@ -126,18 +126,18 @@ class Key:
         return f"Key({self.shape}, {IMPLEMENTATION}) overlaying:\n{self.words}"
 
 
-def key(seed: Any, *, impl: str | None = None) -> Key:
+def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Key:
     """A key from an integer seed: a Python integer, or an integer array of rank 0.
 
     A Python integer is taken modulo 2**32, as in JAX; under `default_dtypes(64)`, and
     from a 64-bit array, all of its 64 bits count. `impl` may name the generator, of
-    which there is one, "threefry2x32".
+    which there is one, "threefry2x32"; or `dtype`, which also takes `key_dtype()`.
 
     >>> import fnx.runtime.eager
     >>> key_data(key(7))
     Array([0, 7], dtype=uint32)
     """
-    return Key(_seeded("key", seed, impl))
+    return Key(_seeded("key", seed, _one_of("key", impl, dtype)))
 
 
 def PRNGKey(seed: Any, *, impl: str | None = None) -> Array:
@@ -188,9 +188,11 @@ def key_data(keys: Any) -> Array:
     return keys.words if isinstance(keys, Key) else _checked_words("key_data", keys)
 
 
-def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> Key:
-    """Keys from their words: the inverse of `key_data`."""
-    _check_implementation("wrap_key_data", impl)
+def wrap_key_data(
+    key_bits_array: Any, *, impl: str | None = None, dtype: Any = None
+) -> Key:
+    """Keys from their words: the inverse of `key_data`; options as in `key`."""
+    _check_implementation("wrap_key_data", _one_of("wrap_key_data", impl, dtype))
     return Key(_checked_words("wrap_key_data", key_bits_array))
 
 
@@ -205,16 +207,14 @@ def key_impl(keys: Any) -> str:
     return IMPLEMENTATION
 
 
-def key_dtype(impl: str | KeyDType | None = None) -> KeyDType:
+def key_dtype(impl_spec: Any = None) -> KeyDType:
     """The dtype of the keys of a generator, of which there is one.
 
     >>> import fnx.runtime.eager
     >>> key(0).dtype == key_dtype("threefry2x32"), key_dtype()
     (True, key<fry>)
     """
-    _check_implementation(
-        "key_dtype", impl.impl if isinstance(impl, KeyDType) else impl
-    )
+    _check_implementation("key_dtype", impl_spec)
     return KeyDType()
 
 
@@ -284,14 +284,21 @@ def _checked_words(sampler: str, words: Any) -> Array:
     return found
 
 
-def _check_implementation(function: str, impl: str | None) -> None:
-    if impl not in (None, IMPLEMENTATION):
+def _one_of(function: str, impl: Any, dtype: Any) -> Any:
+    """The generator that one of two arguments names."""
+    if impl is not None and dtype is not None:
+        raise errors.ArgumentError(f"{function}: pass impl= or dtype=, not both")
+    return impl if dtype is None else dtype
+
+
+def _check_implementation(function: str, impl: Any) -> None:
+    if impl not in (None, IMPLEMENTATION, KeyDType()):
         raise errors.OptionError(
             f"{function}: impl={impl!r}: the one generator is {IMPLEMENTATION!r}"
         )
 
 
-def _seeded(function: str, seed: Any, impl: str | None) -> Array:
+def _seeded(function: str, seed: Any, impl: Any) -> Array:
     """The words of a key from a seed."""
     _check_implementation(function, impl)
     if isinstance(seed, Key):

@@ -408,6 +408,14 @@ def test_typed_keys_and_their_dtype():
     assert typed.dtype == random.key_dtype() == random.key_dtype("threefry2x32")
     assert random.key_dtype(typed.dtype) == typed.dtype
     assert (str(typed.dtype), typed.dtype.itemsize) == ("key<fry>", 8)
+    same = random.key(7, dtype=typed.dtype)
+    np.testing.assert_array_equal(same.words, typed.words)
+    same = random.wrap_key_data(typed.words, dtype="threefry2x32")
+    np.testing.assert_array_equal(same.words, typed.words)
+    with pytest.raises(errors.ArgumentError, match="key: pass impl= or dtype="):
+        random.key(7, impl="threefry2x32", dtype=typed.dtype)
+    with pytest.raises(errors.OptionError, match="wrap_key_data: impl='rbg'"):
+        random.wrap_key_data(typed.words, dtype="rbg")
     with pytest.raises(errors.OptionError, match="key_dtype: impl='rbg'"):
         random.key_dtype("rbg")
 
