@@ -40,17 +40,30 @@ complex128 = np.dtype(np.complex128)
 float0: DType = np.dtype([("float0", np.void, 0)])
 """The dtype of tangents of integer and boolean values: no bytes, always zero."""
 
+# Floats of 8 bits and fewer: arrays hold them and convert them, nothing computes.
+_STORAGE = tuple(
+    np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"),
+        *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+    )
+)
+float8_e8m0fnu = np.dtype(ml_dtypes.float8_e8m0fnu)
 _SIGNED = (int8, int16, int32, int64)
 _UNSIGNED = (uint8, uint16, uint32, uint64)
 _FLOATS = (float16, bfloat16, float32, float64)
 _COMPLEX = (complex64, complex128)
 
 SUPPORTED: tuple[DType, ...] = (bool_, *_SIGNED, *_UNSIGNED, *_FLOATS, *_COMPLEX)
-"""Every dtype an array may have, in the order of the kinds."""
+"""Every dtype that is computed with, in the order of the kinds."""
 
-_CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED}
+STORAGE: tuple[DType, ...] = _STORAGE
+"""The dtypes that arrays can only be stored in; each element takes a byte."""
+
+_CANONICAL: dict[DType, DType] = {dtype: dtype for dtype in SUPPORTED + STORAGE}
 _NAMED: dict[Any, DType] = {
-    name: dtype for dtype in SUPPORTED for name in (dtype.type, dtype.name)
+    name: dtype for dtype in SUPPORTED + STORAGE for name in (dtype.type, dtype.name)
 }
 
 # The table of short names: printed in types, programs and error texts.
@@ -61,6 +74,7 @@ _SHORT: dict[DType, str] = {
     **{dtype: f"f{dtype.itemsize * 8}" for dtype in _FLOATS},
     **{dtype: f"c{dtype.itemsize * 8}" for dtype in _COMPLEX},
     bfloat16: "bf16",
+    **{dtype: f"f{dtype.name.removeprefix('float')}" for dtype in _STORAGE},
     float0: "float0",
 }
 
@@ -108,14 +122,19 @@ def is_float(dtype: DType) -> bool:
     return dtype in _FLOATS
 
 
+def is_storage(dtype: DType) -> bool:
+    """Whether arrays are only stored in the dtype: a float of 8 bits or fewer."""
+    return dtype in _STORAGE
+
+
 def is_complex(dtype: DType) -> bool:
     """Whether the dtype is complex."""
     return dtype in _COMPLEX
 
 
 def is_inexact(dtype: DType) -> bool:
-    """Whether the dtype is real or complex floating point: what can have a gradient."""
-    return dtype in _FLOATS or dtype in _COMPLEX
+    """Whether the dtype holds real or complex floats: what can have a gradient."""
+    return dtype in _FLOATS or dtype in _COMPLEX or dtype in _STORAGE
 
 
 def compute_dtype(dtype: DType) -> DType:
@@ -343,6 +362,15 @@ def promote(*pairs: tuple[DType, bool]) -> tuple[DType, bool]:
 
 @functools.cache
 def _promote(pairs: tuple[tuple[DType, bool], ...], bits: int) -> tuple[DType, bool]:
+    stored = {dtype for dtype, _ in pairs if dtype in _STORAGE}
+    if stored:
+        if {dtype for dtype, _ in pairs} == stored and len(stored) == 1:
+            return stored.pop(), False
+        shown = " and ".join(sorted({dtype.name for dtype, _ in pairs}))
+        raise DTypeError(
+            f"{shown} have no dtype in common: {min(d.name for d in stored)} is for "
+            "storage. Convert it with .astype(...) to compute with it."
+        )
     if not pairs:
         raise ArgumentError("promote takes at least one (dtype, weak) pair, got none.")
     strong = frozenset(dtype for dtype, weak in pairs if not weak)

@@ -18,7 +18,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.dtypes import DType
 from fnx.errors import InternalError
-from fnx.kernel import complex, math, scalar, special  # noqa: F401  special adds rows
+from fnx.kernel import complex, math, scalar, special, storage  # noqa: F401  special adds rows
 from fnx.kernel.complex import Complex, ComplexBuffer
 from fnx.kernel.expr import (
     COMBINES,
@@ -32,9 +32,11 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Kernel, Store, fold_identity
 from fnx.kernel.schedule import Schedule, schedule
+from fnx.kernel.storage import Stored, StoredBuffer
 from fnx.kernel.table import ExprTable, canonical_value
 
 Index = IndexExpr | int
+AnyBuffer = Buffer | ComplexBuffer | StoredBuffer
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -83,6 +85,8 @@ class KernelBuilder:
         if dtypes.is_complex(dtype):
             parts = self.buffer(name, dtypes.real_dtype(dtype), 2 * size, role)
             return ComplexBuffer(parts, dtype)
+        if dtypes.is_storage(dtype):
+            return StoredBuffer(self.buffer(name, dtypes.uint8, size, role), dtype)
         buffer = Buffer(name, dtype, max(size, 1), role)
         self._buffers.append(buffer)
         return buffer
@@ -95,18 +99,20 @@ class KernelBuilder:
         self._empty = 0 in shape
         return self._domain
 
-    def load(self, buffer: Buffer | ComplexBuffer, offset: Index) -> Any:
+    def load(self, buffer: AnyBuffer, offset: Index) -> Any:
         """The element of a buffer; inside `where`, only where the branch is taken."""
         if isinstance(buffer, ComplexBuffer):
             places = (offset * 2, offset * 2 + 1)
             return Complex(*[self.load(buffer.parts, place) for place in places])
+        if isinstance(buffer, StoredBuffer):
+            return Stored(self.load(buffer.bits, offset), buffer.dtype)
         offset = self._index(offset)
         in_range = offset.lo >= 0 and offset.hi < buffer.size
         return self.table.load(buffer, offset, None if in_range else self._mask)
 
     def store(
         self,
-        buffer: Buffer | ComplexBuffer,
+        buffer: AnyBuffer,
         offset: Index,
         value: Any,
         combine: str | None = None,
@@ -124,6 +130,10 @@ class KernelBuilder:
             for part, each in enumerate((value.re, value.im)):
                 place = offset * 2 + part
                 self.store(buffer.parts, place, each, combine, mask, apart)
+            return
+        if isinstance(buffer, StoredBuffer):
+            assert combine is None, f"{buffer.dtype.name} combined by {combine}"
+            self.store(buffer.bits, offset, value.bits, None, mask, apart)
             return
         if value.dtype is not buffer.dtype:
             raise InternalError(
@@ -176,6 +186,8 @@ class KernelBuilder:
             real = dtypes.real_dtype(dtype)
             parts = (value.real, value.imag)
             return Complex(*[self.table.constant(part, real) for part in parts])
+        if dtypes.is_storage(dtype):
+            return storage.constant(self, value, dtype)
         return self.table.constant(value, dtype)
 
     def op(self, name: str, *args: Any) -> Any:
@@ -185,6 +197,8 @@ class KernelBuilder:
         """
         if isinstance(args[-1], Complex):
             return complex.apply(self, name, args)
+        if isinstance(args[-1], Stored):
+            return storage.select(self, name, args)
         row = scalar.TABLE[name]
         dtype = args[-1].dtype
         wide = dtypes.compute_dtype(dtype)
@@ -257,6 +271,8 @@ class KernelBuilder:
             return x
         if isinstance(x, Complex) or dtypes.is_complex(dtype):
             return complex.convert(self, x, dtype)
+        if isinstance(x, Stored) or dtypes.is_storage(dtype):
+            return storage.convert(self, x, dtype)
         if isinstance(x, Const):
             return self.constant(_converted(x, dtype), dtype)
         if _is_widening_of(x, dtype):
@@ -267,6 +283,10 @@ class KernelBuilder:
         """The same bits as another dtype of the same size."""
         if x.dtype is dtype:
             return x
+        if isinstance(x, Stored):
+            return self.bitcast(x.bits, dtype)
+        if dtypes.is_storage(dtype):
+            return Stored(self.bitcast(x, dtypes.uint8), dtype)
         if isinstance(x, Const):
             bits = np.array(x.value, x.dtype).view(dtype)
             return self.table.constant(bits.item(), dtype)

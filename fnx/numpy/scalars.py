@@ -68,6 +68,20 @@ float32 = ScalarType("float32", dtypes.float32)
 float64 = ScalarType("float64", dtypes.float64)
 complex64 = ScalarType("complex64", dtypes.complex64)
 complex128 = ScalarType("complex128", dtypes.complex128)
+# Arrays are stored in these and converted, and nothing else (see `dtypes.STORAGE`).
+float8_e3m4 = ScalarType("float8_e3m4", dtypes.as_dtype("float8_e3m4"))
+float8_e4m3 = ScalarType("float8_e4m3", dtypes.as_dtype("float8_e4m3"))
+float8_e4m3b11fnuz = ScalarType(
+    "float8_e4m3b11fnuz", dtypes.as_dtype("float8_e4m3b11fnuz")
+)
+float8_e4m3fn = ScalarType("float8_e4m3fn", dtypes.as_dtype("float8_e4m3fn"))
+float8_e4m3fnuz = ScalarType("float8_e4m3fnuz", dtypes.as_dtype("float8_e4m3fnuz"))
+float8_e5m2 = ScalarType("float8_e5m2", dtypes.as_dtype("float8_e5m2"))
+float8_e5m2fnuz = ScalarType("float8_e5m2fnuz", dtypes.as_dtype("float8_e5m2fnuz"))
+float8_e8m0fnu = ScalarType("float8_e8m0fnu", dtypes.as_dtype("float8_e8m0fnu"))
+float6_e2m3fn = ScalarType("float6_e2m3fn", dtypes.as_dtype("float6_e2m3fn"))
+float6_e3m2fn = ScalarType("float6_e3m2fn", dtypes.as_dtype("float6_e3m2fn"))
+float4_e2m1fn = ScalarType("float4_e2m1fn", dtypes.as_dtype("float4_e2m1fn"))
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 # The abstract types of NumPy, for `issubdtype`.

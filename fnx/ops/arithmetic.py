@@ -23,7 +23,7 @@ from fnx.core.links import Links, same
 from fnx.core.primitive import is_linear
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
-from fnx.ops.families import ANY, NUMBER, Elementwise, Predicate
+from fnx.ops.families import ANY, NUMBER, STORED, Elementwise, Predicate
 
 Partial = Callable[..., Any]
 
@@ -389,5 +389,5 @@ mul_tangents = _TangentProduct(
     commutative=True,
     cheap=True,
 )
-select = _Select("select", ANY, np.where, cheap=True)
+select = _Select("select", ANY + STORED, np.where, cheap=True)
 eq = Predicate("eq", ANY, np.equal, commutative=True, cheap=True)

@@ -469,6 +469,9 @@ def product_dtype(
         reason = f"the operands have dtypes {x.dtype} and {y.dtype}"
         fix = "convert one of them; fnx.numpy and fnx.lax promote"
         raise errors.DTypeError(errors.explain(asked, reason, fix))
+    if dtypes.is_storage(x.dtype):
+        reason = f"{x.dtype} is for storage"
+        raise errors.DTypeError(errors.explain(asked, reason, "convert the operands"))
     if preferred is None or _holds(preferred, x.dtype):
         return preferred or x.dtype
     reason = f"preferred_element_type={preferred} cannot hold products of {x.dtype}"

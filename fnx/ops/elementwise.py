@@ -89,8 +89,15 @@ class _Convert(Elementwise):
 
     def reference(self, x: Any, *, dtype: np.dtype[Any], weak: bool) -> Any:
         """NumPy's astype, but for the corners named above."""
-        if x.dtype.kind == "c" and dtype.kind not in "bc":
+        if dtypes.is_complex(x.dtype) and not (
+            dtypes.is_complex(dtype) or dtypes.is_bool(dtype)
+        ):
             x = x.real
+        if dtypes.is_storage(x.dtype):
+            x = x.astype(np.float32)  # which has all of its numbers
+        if dtypes.is_storage(dtype):
+            with np.errstate(all="ignore"):
+                return np.asarray(x.astype(np.float32).astype(dtype))
         return np.asarray(self.numpy(x, dtype))
 
     def jvp(

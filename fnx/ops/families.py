@@ -29,15 +29,28 @@ REAL = INTEGER + FLOAT
 INEXACT = FLOAT + COMPLEX
 NUMBER = INTEGER + INEXACT
 ANY = BOOL + NUMBER
+STORED = "s"
 
-_WORDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+_WORDS = {
+    "s": "storage",
+    "b": "bool",
+    "i": "int",
+    "u": "uint",
+    "f": "float",
+    "c": "complex",
+}
 # The kinds of arrays beside which each Python scalar is a literal of their dtype.
 _BESIDE = {bool: ANY, int: NUMBER, float: INEXACT, complex: COMPLEX}
 _TYPED = (Array, Literal)
 
 
 def kind(dtype: np.dtype[Any]) -> str:
-    """One letter for the kind of a dtype: b, i, u, f or c (bfloat16 is a float)."""
+    """One letter for the kind of a dtype: b, i, u, f or c (bfloat16 is a float).
+
+    Dtypes for storage have another one, that no operation takes.
+    """
+    if dtypes.is_storage(dtype):
+        return STORED
     return FLOAT if dtypes.is_float(dtype) else dtype.kind
 
 

@@ -18,7 +18,7 @@ from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Literal
 from fnx.core.types import ArrayType
-from fnx.ops.families import ANY, Elementwise
+from fnx.ops.families import ANY, STORED, Elementwise
 
 
 class _Named(Elementwise):
@@ -173,9 +173,9 @@ class _Constraint(Elementwise):
 
 
 sharding_constraint = _Constraint(
-    "sharding_constraint", ANY, lambda x, spec: np.asarray(x), cheap=True
+    "sharding_constraint", ANY + STORED, lambda x, spec: np.asarray(x), cheap=True
 )
 barrier = _Barrier("optimization_barrier")
 checkpoint_name = _Named(
-    "checkpoint_name", ANY, lambda x, name: np.asarray(x), cheap=True
+    "checkpoint_name", ANY + STORED, lambda x, name: np.asarray(x), cheap=True
 )

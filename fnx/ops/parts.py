@@ -25,6 +25,7 @@ from fnx.ops.families import (
     FLOAT,
     INTEGER,
     REAL,
+    STORED,
     Elementwise,
     Predicate,
     Stepwise,
@@ -95,10 +96,10 @@ population_count = Stepwise(
 )
 clz = Stepwise("clz", INTEGER, formulas.row("clz"), cheap=True)
 is_finite = Predicate("is_finite", FLOAT, np.isfinite, cheap=True)
-bitcast = _Bitcast("bitcast", REAL, np.asarray, cheap=True)
+bitcast = _Bitcast("bitcast", REAL + STORED, np.asarray, cheap=True)
 nextafter = _NextAfter("nextafter", FLOAT, np.nextafter)
 stop_gradient = Stepwise(
-    "stop_gradient", ANY, np.asarray, scalar=lambda k, x: x, cheap=True
+    "stop_gradient", ANY + STORED, np.asarray, scalar=lambda k, x: x, cheap=True
 )
 
 

@@ -25,7 +25,7 @@ from fnx.ops.arithmetic import eq, plus, scale, select
 from fnx.ops.bounds import vectors_outside
 from fnx.ops.cumulative import Parts, before, product_rule, scanned
 from fnx.ops.elementwise import convert, div
-from fnx.ops.families import ANY, NUMBER, REAL, literal, widened
+from fnx.ops.families import ANY, NUMBER, REAL, STORED, literal, widened
 from fnx.ops.gather import (
     POINTS,
     Rows,
@@ -396,7 +396,7 @@ def _set(matrix: Any, rows: Any, values: Any) -> None:
     matrix[rows] = values
 
 
-scatter = _Set("scatter", ANY, None, _set)
+scatter = _Set("scatter", ANY + STORED, None, _set)
 scatter_add = _Add("scatter_add", NUMBER, "add", np.add.at)
 scatter_mul = _Mul("scatter_mul", NUMBER, "mul", np.multiply.at)
 scatter_min = _Extremum("scatter_min", REAL, "min", np.minimum.at)
