@@ -22,7 +22,7 @@ from fnx.api.entry import Entry, Signature, signature
 from fnx.api.jit import CACHE_SIZE, Jitted
 from fnx.api.native import Calls
 from fnx.api.static import Divided, Options
-from fnx.core import hooks
+from fnx.config import watching
 from fnx.core.array import Array
 from fnx.core.padding import Ints
 from fnx.core.program import Program
@@ -32,6 +32,7 @@ from fnx.ops.shape import pad, slice_
 from fnx.records import record
 from fnx.runtime.array import wrap
 from fnx.runtime.device_array import put
+from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import compiling_forbidden
 from fnx.transforms.padded import PaddedProgram, Sized, pad_program
 from fnx.tree import PyTreeDef
@@ -160,7 +161,7 @@ class _Ready(Entry):
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result for leaves of the true sizes."""
-        if self.padded is None or hooks.busy:
+        if self.padded is None or _looked_at():
             return Entry.run(self, leaves)
         wanted = self.padded.program.input_types
         rows = zip([*self.captured, *leaves], wanted, strict=False)
@@ -180,6 +181,11 @@ def _padded(x: Any, shape: Ints) -> Any:
 
 def _cut(x: Any, shape: Ints) -> Any:
     return x if x.shape == shape else slice_(x, start=(0,) * len(shape), stop=shape)
+
+
+def _looked_at() -> bool:
+    """Whether what is wrong with values is looked for, which padding must not show."""
+    return watching() or bool(checked_kinds.get())
 
 
 class Dynamic(Jitted):
@@ -210,7 +216,7 @@ class Dynamic(Jitted):
             self._function, divided, treedef, [x.type for x in leaves], key[-1]
         )
         sizes = self._sizes(found)
-        if tracing() or hooks.busy or not sizes.places or min(sizes.now) < 2:
+        if tracing() or _looked_at() or not sizes.places or min(sizes.now) < 2:
             return super()._first_call(key, divided, leaves, treedef)
         ready = self._prepared(key, divided, found, sizes)
         while len(self._entries) >= CACHE_SIZE:

@@ -104,18 +104,25 @@ def _starts(x: Any, axis: int, start: Any) -> list[Any]:
 
 
 def padded_slice(pads: Pads, x: Padded, start: Ints, stop: Ints, strides: Ints) -> Any:
-    """The same elements of a prefix; a start that varies is a number."""
-    array, starts, stops = x.array, list(start), list(stop)
-    for axis, first in enumerate(pads.extents(itemgetter("start"))):
-        if not first.varies:
+    """The same elements of a prefix; starts and strides that vary are numbers."""
+    array, starts, stops, steps = x.array, list(start), list(stop), list(strides)
+    firsts, every = [pads.extents(itemgetter(n)) for n in ("start", "strides")]
+    for axis, (first, step) in enumerate(zip(firsts, every, strict=True)):
+        size = pads.sizes[0][axis].largest
+        if step.varies:
+            place = primitive("iota")(shape=(size,), dtype=dtypes.int32, axis=0)
+            spread = [_spread_number(pads, n, (size,)) for n in (step, first)]
+            place = primitive("mul")(place, spread[0])
+            array = _looked_up(array, axis, primitive("add")(place, spread[1]))
+        elif first.varies:
+            if step.now != 1 or first.now > first.largest:
+                raise pads.cannot(f"axis {axis} begins at a place that varies")
+            array = begun(array, axis, pads.number(first), size)
+        else:
             continue
-        if strides[axis] != 1 or first.now > first.largest:
-            raise pads.cannot(f"axis {axis} begins at a place that varies")
-        size = stop[axis] - first.largest
-        array = begun(array, axis, pads.number(first), size)
-        starts[axis], stops[axis] = 0, size
+        starts[axis], stops[axis], steps[axis] = 0, size, 1
     return primitive("slice")(
-        array, start=tuple(starts), stop=tuple(stops), strides=strides
+        array, start=tuple(starts), stop=tuple(stops), strides=tuple(steps)
     )
 
 
@@ -229,10 +236,7 @@ def _places(pads: Pads, before: Extents, after: Extents) -> Any:
     mul, add = primitive("mul"), primitive("add")
 
     def number(extent: Extent) -> Any:
-        if not extent.varies:
-            return literal(extent.now, dtypes.int32)
-        value = pads.number(extent)
-        return primitive("broadcast_in_dim")(value, shape=shape, dims=())
+        return _spread_number(pads, extent, shape)
 
     def digit(place: Any, stride: Any, size: Any) -> Any:
         return primitive("rem")(primitive("div")(place, stride), size)
@@ -248,6 +252,14 @@ def _places(pads: Pads, before: Extents, after: Extents) -> Any:
         at = digit(among, number(stride), number(size))
         found = add(found, mul(at, literal(stride.largest, dtypes.int32)))
     return found
+
+
+def _spread_number(pads: Pads, extent: Extent, shape: Ints) -> Any:
+    """An integer as an array, or a literal that stands for one."""
+    if not extent.varies:
+        return literal(extent.now, dtypes.int32)
+    value = pads.number(extent)
+    return primitive("broadcast_in_dim")(value, shape=shape, dims=())
 
 
 def _looked_up(x: Any, axis: int, places: Any) -> Any:

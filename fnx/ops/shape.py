@@ -295,7 +295,7 @@ class _Slice(Rearrangement):
     to `pad`.
     """
 
-    sized = ("start", "stop")
+    sized = ("start", "stop", "strides")
 
     def __call__(
         self, x: Any, *, start: Ints, stop: Ints, strides: Ints | None = None

@@ -14,6 +14,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
+from tests import mirror
 
 
 def centred(x: Any) -> Any:
@@ -143,6 +144,18 @@ def test_nans_are_looked_for_at_the_true_size() -> None:
     assert np.isinf(f(ones(5))).sum() == 1
 
 
+def test_devices_keep_their_arrays() -> None:
+    f = fnx.jit(lambda x: (centred(x), x.shape[0] * 2), dynamic={"x": 0})
+    with mirror.offered():
+        device = fnx.devices("mirror")[0]
+        for size in (9, 12, 10):
+            y, count = f(fnx.device_put(ones(size, 2), device))
+            assert y.devices() == count.devices() == {device}
+            np.testing.assert_allclose(y, centred(ones(size, 2)), rtol=1e-6)
+            assert count == 2 * size
+        assert f.cache_info().misses == 1
+
+
 def test_results_are_arrays_of_their_own() -> None:
     f = fnx.jit(lambda x: x * 2, dynamic={"x": 0})
     y = f(ones(9, 2))
@@ -154,9 +167,8 @@ def test_results_are_arrays_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("f", "match"),
     [
-        (lambda x: lax.associative_scan(fnp.add, x), r"slice \(f32\[.*strides"),
+        (lambda x: lax.associative_scan(fnp.add, x), "it is another operation"),
         (lambda x: fnx.pure_callback(np.sin, x, x), "pure_callback .*no rule"),
-        (lambda x: fnp.trace(x[:, None] * x), "slice .*strides"),
         (lambda x: x[: 20 - x.shape[0]], "shrinks when the size grows"),
         (lambda x: x if x.shape[0] < 12 else x * 2, "mul .*not there at all sizes"),
     ],

@@ -242,6 +242,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ((N,),),
     ),
     "diagonals": (lambda x: (fnp.diag(x), fnp.triu(x[:, None] * x)), ((N,),)),
+    "traces": (
+        lambda x: (fnp.trace(x), fnp.diagonal(x, 1)),
+        ((N, N),),
+    ),
     "images": (
         lambda x: lax.conv(x, np.ones((4, 3, 2, 2)), (1, 1), "SAME"),
         ((N, 3, 5, 5),),
