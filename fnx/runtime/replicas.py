@@ -39,6 +39,7 @@ from fnx.runtime.backend import backend
 from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
 from fnx.runtime.processes import processes
+from fnx.transforms.combine import combined
 
 Index = tuple[Any, ...]  # `...`, so that it gives a view, and a slice for each axis
 Reads = tuple[tuple[Index, ...], ...]
@@ -202,7 +203,8 @@ def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas 
     if is_small(program, axes):
         return alone(program, axes, ins, outs)
     reads, writes = parts(program, axes, ins, outs)
-    return Replicas(executable_for(program), axes, reads, writes, meets(program))
+    executable = executable_for(combined(program))
+    return Replicas(executable, axes, reads, writes, meets(program))
 
 
 def meets(program: Program) -> bool:
