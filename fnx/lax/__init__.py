@@ -132,6 +132,7 @@ from fnx.lax.ragged import (
     ragged_dot_general,
     scaled_dot,
 )
+from fnx.lax.ragged_exchange import ragged_all_to_all
 from fnx.lax.reducing import (
     argmax,
     argmin,
@@ -375,6 +376,7 @@ __all__ = [
     "psum",
     "psum_scatter",
     "pswapaxes",
+    "ragged_all_to_all",
     "ragged_dot",
     "ragged_dot_general",
     "random_gamma_grad",

@@ -70,7 +70,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
 
     def summed(leaf: Any) -> Any:
         if is_scalar(leaf):
-            return leaf * _count("psum", axis_name, axis_index_groups)
+            return leaf * joined_count("psum", axis_name, axis_index_groups)
         return _reduced("psum", leaf, axis_name, axis_index_groups, collective.psum)
 
     return tree.map(summed, x)
@@ -167,7 +167,7 @@ def psum_scatter(
 ) -> Any:
     """Each replica's part, along an axis, of the sum over all replicas, or a group."""
     names = _names(axis_name)
-    count = _count("psum_scatter", names, axis_index_groups)
+    count = joined_count("psum_scatter", names, axis_index_groups)
 
     def scattered(array: Array) -> Array:
         place = checked_axis("psum_scatter", scatter_dimension, array.ndim)
@@ -198,7 +198,7 @@ def all_to_all(
     the members.
     """
     names = _names(axis_name)
-    count = _count("all_to_all", names, axis_index_groups)
+    count = joined_count("all_to_all", names, axis_index_groups)
 
     def exchanged(array: Array) -> Array:
         source = checked_axis("all_to_all", split_axis, array.ndim, "split_axis")
@@ -257,7 +257,7 @@ def axis_size(axis_name: Any) -> int:
     return size
 
 
-def _count(name: str, axis_name: Any, groups: Groups) -> int:
+def joined_count(name: str, axis_name: Any, groups: Groups) -> int:
     """The number of replicas that a collective joins."""
     names = _names(axis_name)
     _one_group(name, names, groups)

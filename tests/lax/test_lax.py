@@ -269,6 +269,74 @@ def test_groups_are_as_an_axis_of_their_own(name, axis):
     np.testing.assert_allclose(got.reshape(slopes.shape), slopes, rtol=1e-12)
 
 
+def numpy_ragged(operand, output, input_offsets, sizes, output_offsets):
+    """What replicas send, slice by slice; each argument has a row for each replica."""
+    found = output.copy()
+    count, slices = sizes.shape
+    for source in range(count):
+        for k in range(slices):
+            target = k // (slices // count)
+            begin, to = input_offsets[source, k], output_offsets[source, k]
+            rows = operand[source, begin : begin + sizes[source, k]]
+            found[target, to : to + sizes[source, k]] = rows
+    return found
+
+
+@pytest.mark.parametrize(("rows", "slices"), [(20, 3), (9, 6), (40, 3)])
+def test_ragged_all_to_all(rows, slices):
+    """Slices of random lengths, one after the other where they arrive."""
+    count = 3
+    sizes = RNG.integers(0, 4, (count, slices))
+    starts = np.cumsum(sizes, 1) - sizes
+    operand = RNG.standard_normal((count, 25, 2))
+    output = RNG.standard_normal((count, rows + 10, 2))
+    # to each replica: those of replica 0, of replica 1, …
+    to = sizes.reshape(count, count, -1).swapaxes(0, 1).reshape(count, -1)
+    places = (np.cumsum(to, 1) - to).reshape(count, count, -1)
+    places = places.swapaxes(0, 1).reshape(count, slices)
+    received = to
+
+    def send(*arguments):
+        return lax.ragged_all_to_all(*arguments, axis_name="i")
+
+    arguments = [fnp.array(x) for x in (operand, output, starts, sizes, places)]
+    arguments.append(fnp.array(received))
+    found = fnx.vmap(send, axis_name="i")(*arguments)
+    want = numpy_ragged(operand, output, starts, sizes, places)
+    np.testing.assert_array_equal(found, want)
+
+    # the cotangent of what is sent comes back, that of what is written over is lost
+    def share(operand, output, *rest):
+        return (send(operand, output, *rest) * ct[0]).sum()
+
+    ct = fnp.array(RNG.standard_normal((1, rows + 10, 2)))
+    slopes = fnx.vmap(fnx.grad(share, (0, 1)), axis_name="i")(*arguments)
+    marks = [np.arange(x.size).reshape(x.shape) + 1.0 for x in (operand, output)]
+    came = numpy_ragged(marks[0], -marks[1], starts, sizes, places)
+    each = np.broadcast_to(np.asarray(ct), came.shape)
+    for slope, mark, sign in zip(slopes, marks, (1, -1), strict=True):
+        total = np.zeros(mark.size + 1)
+        np.add.at(
+            total, (sign * came[sign * came > 0]).astype(int), each[sign * came > 0]
+        )
+        np.testing.assert_allclose(slope, total[1:].reshape(mark.shape), 1e-12)
+
+
+def test_what_does_not_fit_is_not_exchanged():
+    x, n = fnp.zeros((2, 4)), fnp.zeros((2, 2), "int32")
+
+    def send(*arguments):
+        call = lambda *xs: lax.ragged_all_to_all(*xs, axis_name="i")  # noqa: E731
+        return fnx.vmap(call, axis_name="i")(*arguments)
+
+    with pytest.raises(errors.DTypeError, match="send_sizes"):
+        send(x, x, n, fnp.zeros((2, 2)), n, n)
+    with pytest.raises(errors.ShapeError, match="multiple of the 2 replicas"):
+        send(x, x, *[fnp.zeros((2, 3), "int32")] * 4)
+    with pytest.raises(errors.ShapeError, match="rows of one kind"):
+        send(x, fnp.zeros((2, 4, 1)), n, n, n, n)
+
+
 def test_groups_of_several_axes_are_refused():
     with pytest.raises(errors.AxisError, match="along one axis"):
         lax.psum(1.0, ("i", "j"), axis_index_groups=[[0]])
