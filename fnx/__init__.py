@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from fnx.api.global_arrays import (
         make_array_from_callback,
         make_array_from_process_local_data,
+        make_array_from_single_device_arrays,
     )
     from fnx.api.grad import grad, value_and_grad
     from fnx.api.inspection import inspect
@@ -160,7 +161,7 @@ _LAZY_NAMES = {
         process_count process_index""",
     "fnx.api.doctor": "doctor",
     "fnx.api.global_arrays": """make_array_from_callback
-        make_array_from_process_local_data""",
+        make_array_from_process_local_data make_array_from_single_device_arrays""",
     "fnx.api.grad": "grad value_and_grad",
     "fnx.api.inspection": "inspect",
     "fnx.api.jacobian": "hessian jacfwd jacobian jacrev",
@@ -264,6 +265,7 @@ __all__ = [
     "log_compiles",
     "make_array_from_callback",
     "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays",
     "make_jaxpr",
     "make_mesh",
     "named_call",

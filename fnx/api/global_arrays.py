@@ -176,6 +176,54 @@ def _key(index: Index) -> tuple[tuple[int, int], ...]:
     return tuple([(cut.start, cut.stop) for cut in index])
 
 
+@errors.api_boundary
+def make_array_from_single_device_arrays(
+    shape: Sequence[int], sharding: Sharding, arrays: Sequence[Any]
+) -> Any:
+    """The array whose parts on this process's devices are these arrays.
+
+    There is one for each device of the sharding that is in this process, on that
+    device, in any order. Raises `ArgumentError` where a device has none or several,
+    `ShapeError` for a part of another shape.
+
+    >>> import fnx, numpy as np
+    >>> from fnx.sharding import NamedSharding, PartitionSpec as P
+    >>> devices = fnx.local_devices("cpu")[:1]
+    >>> sharding = NamedSharding(fnx.make_mesh((1,), ("i",), devices=devices), P("i"))
+    >>> part = fnx.device_put(np.arange(3, dtype="int32"), devices[0])
+    >>> fnx.make_array_from_single_device_arrays((3,), sharding, [part])
+    Array([0, 1, 2], dtype=int32)
+    """
+    asker = "make_array_from_single_device_arrays"
+    parts: list[Any] = [
+        as_array(x, asker, f"arrays[{n}]") for n, x in enumerate(arrays)
+    ]
+    by_device = {str(x.device): x for x in parts}
+    rows = sharding.devices_indices_map(tuple(shape)).items()
+    own = [(device, index) for device, index in rows if is_local(device)]
+    wanted = sorted([str(device) for device, _ in own])
+    if sorted([str(x.device) for x in parts]) != wanted:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker}: arrays are on {', '.join(by_device) or 'no device'}",
+                f"this process has one part on each of {', '.join(wanted)}",
+                "put one part on each device with fnx.device_put",
+            )
+        )
+    found = {_key(index): by_device[str(device)] for device, index in own}
+    wrong = next((x for x in parts if x.shape != sharding.shard_shape(shape)), None)
+    if wrong is not None:
+        raise errors.ShapeError(
+            errors.explain(
+                f"{asker}: an array is {wrong.type}",
+                f"the parts of {tuple(shape)} have the shape "
+                f"{sharding.shard_shape(shape)}",
+            )
+        )
+    type = ArrayType(tuple(shape), parts[0].type.dtype)
+    return _made(sharding, type, lambda index: np.asarray(found[_key(index)]))
+
+
 def _made(
     sharding: Sharding, type: ArrayType, part: Callable[[Index], Any]
 ) -> ConcreteArray:

@@ -29,8 +29,13 @@ RESTART = "start the job again, from its last checkpoint"
 # Up to this many processes each one hears of each other one that it has come; beyond,
 # word goes round in a logarithm of rounds, and who is missing is known less exactly.
 _ALL_PAIRS = 32
+# What may be sent along where processes meet, in bytes, so that little needs one round.
+NOTE = 2048
 # What is shown of a collective in an error of another process.
 _SHOWN = 512
+
+
+_NOTHING: Buffer = np.empty(0, np.uint8)
 
 
 class Broken(Exception):
@@ -79,7 +84,8 @@ class Channel:
     def _exchange(self, sends: Buffers, receives: Buffers, patient: bool) -> None:
         """Sends buffers to ranks and fills others from ranks.
 
-        Raises `Broken`. With `patient`, the others may be busy for a while yet.
+        Raises `Broken`. With `patient`, the others may be busy for a while yet, and
+        what comes may be shorter than its buffer.
         """
         raise NotImplementedError
 
@@ -101,16 +107,23 @@ class Channel:
 
     # ------------------------------------------------------------ what users call
 
-    def agree(self, meeting: Meeting) -> None:
-        """Waits for all to come to the same meeting.
+    @property
+    def takes_notes(self) -> bool:
+        """Whether `agree` may be given a note: where there are not too many ranks."""
+        return self.size <= _ALL_PAIRS
 
-        Raises `CollectiveError` on every rank where one comes to another meeting, does
-        not come in time, or has failed.
+    def agree(self, meeting: Meeting, note: Buffer = _NOTHING) -> Buffer:
+        """Waits for all to come to the same meeting; gives the notes of all, as rows.
+
+        A note has at most `NOTE` bytes. Raises `CollectiveError` on every rank where
+        one comes to another meeting, does not come in time, or has failed.
         """
         with self._using(meeting):
-            if not self._agreed(meeting.digest):
+            same, notes = self._agreed(meeting.digest, note)
+            if not same:
                 raise self._disagreement(meeting)
             self._listen()  # whoever was waited for too long comes too late
+        return notes
 
     def exchange(self, sends: Buffers, receives: Buffers, meeting: Meeting) -> None:
         """Sends bytes to ranks, and fills buffers from ranks, all at once."""
@@ -182,17 +195,19 @@ class Channel:
     def _here(self, meeting: Meeting) -> str:
         return f"{meeting} on process {self.members[self.rank]}"
 
-    def _agreed(self, digest: int) -> bool:
-        mine = np.array([digest, digest], "<i8")
+    def _agreed(self, digest: int, note: Buffer) -> tuple[bool, Buffer]:
+        """Whether all have the same digest, and their notes."""
+        name = as_bytes(np.array([digest], "<i8"))
+        if not self.takes_notes:
+            return self._spread(np.array([digest, digest], "<i8")), note[None]
+        mine = np.concatenate([name, note])
+        theirs = np.zeros((self.size, 8 + NOTE), np.uint8)
+        theirs[self.rank, : mine.size] = mine
         others = [r for r in range(self.size) if r != self.rank]
-        if self.size <= _ALL_PAIRS:
-            theirs = np.zeros((self.size, 2), "<i8")
-            theirs[self.rank] = mine
-            sends = dict.fromkeys(others, as_bytes(mine))
-            receives = {r: as_bytes(theirs[r]) for r in others}
-            self._exchange(sends, receives, patient=True)
-            return bool((theirs == digest).all())
-        return self._spread(mine)
+        sends, receives = dict.fromkeys(others, mine), {r: theirs[r] for r in others}
+        self._exchange(sends, receives, patient=True)
+        same = bool((theirs[:, :8] == name).all())
+        return same, theirs[:, 8 : 8 + note.size]
 
     def _spread(self, extremes: np.ndarray[Any, Any]) -> bool:
         """Whether the least and the largest digest of all ranks are the same."""

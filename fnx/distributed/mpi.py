@@ -33,6 +33,9 @@ _LAST = 1.0
 # Polls without a pause, and the longest pause.
 _SPINS, _PAUSE = 2000, 1e-3
 
+# Lets another process have the core, if one wants it.
+_give_way: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
+
 
 class MPIChannel(Channel):
     """The processes of one of MPI's communicators, which is this channel's own."""
@@ -68,7 +71,7 @@ class MPIChannel(Channel):
                 self._listen()
                 self._check_late(pairs, end)
             if polls < _SPINS or not patient:
-                os.sched_yield()  # large messages move only while they are polled
+                _give_way()  # large messages move only while they are polled
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE)

@@ -89,6 +89,8 @@ def read(path: Path) -> dict[str, NumPyArray]:
     try:
         with open(path, "rb") as file:
             (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+            if length > path.stat().st_size:
+                raise ValueError(f"a header of {length} bytes")
             header = json.loads(file.read(length))
         base = _LENGTH.size + length
         rows = {n: row for n, row in dict(header).items() if n != "__metadata__"}

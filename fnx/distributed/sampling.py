@@ -21,7 +21,7 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 # Rounds of the Feistel network, and the fewest bits of each of its halves: with fewer,
 # the orders of a few examples would not be even.
 _ROUNDS = 6
-_LEAST_BITS = 4
+_LEAST_BITS = 3
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 2**64 - 1
@@ -64,7 +64,7 @@ class Sampler:
     >>> sampler.steps
     2
     >>> sampler.batch(0)
-    array([9, 1, 8, 6])
+    array([0, 7, 2, 6])
     """
 
     size: int

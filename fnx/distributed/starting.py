@@ -8,14 +8,19 @@ the others: with its error, if it ends with one. Next on the walk: `values.py`.
 from __future__ import annotations
 
 import atexit
+import os
+import socket
 import sys
+import zlib
 from types import TracebackType
 
 from fnx import errors
+from fnx.cpu.threads import num_threads, set_num_threads
 from fnx.distributed import launch, mpi, tcp
 from fnx.distributed.channel import Channel, Meeting
 from fnx.distributed.communicator import ProcessCommunicator
 from fnx.distributed.mpi import MPIChannel
+from fnx.distributed.values import told
 from fnx.records import record
 from fnx.runtime.processes import Processes, enter, processes
 
@@ -25,6 +30,7 @@ class _Job:
     """What `shutdown` gives back."""
 
     channel: Channel | None
+    threads: int
 
 
 _job: _Job | None = None
@@ -49,7 +55,8 @@ def initialize(
     `FNX_PROCESS_ID`, and for several machines `secret` or `FNX_SECRET`, a random text
     that they share. Process 0 listens at the coordinator's port on all addresses of its
     machine, or at `coordinator_bind_address` alone. A process that nothing has started
-    as one of several is the only one.
+    as one of several is the only one. Processes that share cores share them out
+    (`fnx.set_num_threads`), unless `OMP_NUM_THREADS` is set.
 
     `cluster_detection_method` is "mpi4py", "slurm" or "environment", and says that the
     other launchers are not asked. Raises `ArgumentError` for arguments that do not fit,
@@ -80,7 +87,9 @@ def initialize(
         communicator = ProcessCommunicator(channel)
         enter(Processes(found.index, found.count, communicator))
         sys.excepthook = _tell_and_show
-    _job = _Job(channel)
+    _job = _Job(channel, num_threads())
+    if "OMP_NUM_THREADS" not in os.environ:
+        set_num_threads(max(num_threads() // _neighbours(), 1))
     atexit.register(_at_exit)
 
 
@@ -92,6 +101,20 @@ def _connect(found: launch.Launch, timeout: float, bind: str | None) -> Channel 
     return tcp.connect(
         found.count, found.index, found.address, bind, found.secret, timeout
     )
+
+
+def _neighbours() -> int:
+    """How many processes share this one's cores: those of its machine.
+
+    A launcher may have given each its own: then they do not.
+    """
+    everyone = processes().communicator
+    if everyone is None:
+        return 1
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    here = f"{socket.gethostname()} {zlib.crc32(repr(sorted(cores)).encode())}"
+    places = told(everyone, here)
+    return places.count(places[everyone.rank])
 
 
 def is_initialized() -> bool:
@@ -116,6 +139,8 @@ def shutdown() -> None:
         _job.channel.close()
         if sys.excepthook is _tell_and_show:
             sys.excepthook = sys.__excepthook__
+    if _job is not None:
+        set_num_threads(_job.threads)
     enter(None)
     atexit.unregister(_at_exit)
     _job = None

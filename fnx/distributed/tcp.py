@@ -8,12 +8,13 @@ they are made, and not encrypted. Next on the walk: `rendezvous.py`.
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,10 @@ from fnx.distributed.channel import (
 
 _HEADER = struct.Struct("<cQ")
 _DATA, _FAILED = b"D", b"F"
+# Up to this many bytes go in one packet with their header.
+_PACKED = 8192
+# For a few connections at a time there is nothing quicker; Windows has no poll.
+_Selector: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
 # Seconds after which a waiting process looks whether its channel was broken elsewhere.
 _LOOK = 0.2
 
@@ -36,8 +41,9 @@ _LOOK = 0.2
 class _Incoming:
     """What is being read from a peer: a header, then as much as it says."""
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: Buffer, shorter: bool) -> None:
         self.data = data
+        self.shorter = shorter
         self.header = memoryview(bytearray(_HEADER.size))
         self.rest = self.header
         self.kind = b""
@@ -64,6 +70,8 @@ class _Incoming:
         self.kind, length = _HEADER.unpack(self.header)
         if self.kind == _FAILED:
             self.data = np.empty(min(length, 2**16), np.uint8)
+        elif self.kind == _DATA and self.shorter and length < self.data.size:
+            self.data = self.data[:length]
         elif self.kind != _DATA or length != self.data.size:
             raise Broken(
                 f"{length} bytes of kind {self.kind!r} came where {self.data.size} "
@@ -91,11 +99,8 @@ class TCPChannel(Channel):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def _exchange(self, sends: Buffers, receives: Buffers, patient: bool) -> None:
-        outgoing = {
-            r: [memoryview(_HEADER.pack(_DATA, x.size)), x.data]
-            for r, x in sends.items()
-        }
-        incoming = {r: _Incoming(x) for r, x in receives.items()}
+        outgoing = {r: _outgoing(x) for r, x in sends.items()}
+        incoming = {r: _Incoming(x, patient) for r, x in receives.items()}
         end = deadline()
         ready = [*{*outgoing, *incoming}]
         while outgoing or incoming:
@@ -133,15 +138,12 @@ class TCPChannel(Channel):
         self, outgoing: Mapping[int, object], incoming: Mapping[int, object]
     ) -> list[int]:
         """The ranks with which something can be done; none after a short while."""
-        poll = select.poll()
-        ranks = {}
-        for rank in {*outgoing, *incoming}:
-            number = self._peers[rank].fileno()
-            wanted = select.POLLOUT if rank in outgoing else 0
-            wanted |= select.POLLIN if rank in incoming else 0
-            poll.register(number, wanted)
-            ranks[number] = rank
-        return [ranks[number] for number, _ in poll.poll(_LOOK * 1000)]
+        with _Selector() as selector:
+            for rank in {*outgoing, *incoming}:
+                wanted = selectors.EVENT_WRITE if rank in outgoing else 0
+                wanted |= selectors.EVENT_READ if rank in incoming else 0
+                selector.register(self._peers[rank], wanted, rank)
+            return [key.data for key, _ in selector.select(_LOOK)]
 
     def _listen(self) -> None:
         for rank, connection in self._peers.items():
@@ -194,17 +196,24 @@ class TCPChannel(Channel):
             connection.close()
 
 
+def _outgoing(x: Buffer) -> list[memoryview]:
+    """What is sent for a buffer: its header first, with the data if that is small."""
+    header = _HEADER.pack(_DATA, x.size)
+    if x.size <= _PACKED:
+        return [memoryview(header + x.tobytes())]
+    return [memoryview(header), x.data]
+
+
 def _send(connection: socket.socket, parts: list[memoryview]) -> bool:
     """Sends what goes without waiting; whether that was the rest."""
     while parts:
         try:
-            count = connection.sendmsg(parts)
+            count = connection.send(parts[0])
         except BlockingIOError:
             return False
-        while parts and count >= len(parts[0]):
-            count -= len(parts.pop(0))
-        if parts:
-            parts[0] = parts[0][count:]
+        parts[0] = parts[0][count:]
+        if not len(parts[0]):
+            del parts[0]
     return True
 
 

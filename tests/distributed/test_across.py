@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from fnx.cpu.threads import cpus
 from tests.distributed.jobs import run
 
 pytestmark = pytest.mark.multi_device
@@ -112,7 +113,9 @@ ARRAYS = (
     made = fnx.make_array_from_process_local_data(sharding, rows)
     called = fnx.make_array_from_callback(x.shape, sharding, lambda index: x[index])
     put = fnx.device_put(x, sharding)
-    for y in (made, called, put):
+    pieces = [fnx.device_put(s.data, s.device) for s in put.addressable_shards]
+    joined = fnx.make_array_from_single_device_arrays(x.shape, sharding, pieces[::-1])
+    for y in (made, called, put, joined):
         assert y.shape == x.shape and not y.is_fully_addressable
         assert [s.device for s in y.addressable_shards] == fnx.local_devices()
         for shard in y.addressable_shards:
@@ -133,11 +136,14 @@ ARRAYS = (
         "everywhere": bool(np.array_equal(np.asarray(copies), x)),
         "replicated": copies.is_fully_replicated,
         "devices": [str(d) for d in fnx.devices()],
+        "threads": fnx.num_threads(),
         "local": [str(d) for d in fnx.local_devices()],
         "processes": [d.process_index for d in fnx.devices()],
         "default": str(fnp.zeros(2).device),
         "wrong": caught(
             fnx.make_array_from_process_local_data, sharding, rows[1:], (160, 240)),
+        "twice": caught(fnx.make_array_from_single_device_arrays, x.shape, sharding,
+                        pieces[:1] * 2),
         "remote": caught(fnx.device_put, x, fnx.devices()[2 - 2 * rank]),
         "uneven": caught(
             fnx.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"),
@@ -163,8 +169,10 @@ def test_arrays_of_several_processes(kind, tmp_path):
         assert found["local"] == found["devices"][2 * rank : 2 * rank + 2]
         assert found["default"] == f"cpu:{2 * rank}"
         assert found["processes"] == [0, 0, 1, 1]
+        assert found["threads"] == max(cpus() // 2, 1)
         assert "of axis 0 this process has 80 of 160" in found["wrong"]
         assert "no device" in found["remote"]
+        assert f"part on each of cpu:{2 * rank}, cpu:{2 * rank + 1}" in found["twice"]
         assert "of its devices 2, 1 belong to the processes 0 to 1" in found["uneven"]
         assert "inside of another transformation" in found["pmap in jit"]
 

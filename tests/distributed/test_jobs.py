@@ -95,10 +95,11 @@ def test_processes_that_do_not_do_the_same(kind, tmp_path):
 FAILING = """
     fnx.config.collective_timeout = 2
     out = np.zeros(200_000)
-    everyone.all_reduce(np.ones_like(out), out, "sum")
+    text = caught(everyone.all_reduce, np.ones_like(out), out, "sum")
     if rank == 1:
         {ending}
-    text = caught(everyone.all_reduce, np.ones_like(out), out, "sum")
+    if text == "None":  # others may hear of the end while they are in the first one
+        text = caught(everyone.all_reduce, np.ones_like(out), out, "sum")
     report(text)
     sys.exit(7)
 """
@@ -117,7 +118,7 @@ def test_a_process_that_raises_ends_the_job_with_its_reason(kind, tmp_path):
     job = failing(kind, "raise ValueError('a bad day')", tmp_path)
     assert job.reports[1] is None and "ValueError: a bad day" in job.printed
     for rank in (0, 2):
-        assert job.reports[rank].startswith("CollectiveError: collective 2, ")
+        assert job.reports[rank].startswith("CollectiveError: collective ")
         assert "process 1 failed: ValueError: a bad day" in job.reports[rank]
     assert kind == "mpi" or job.codes == [7, 1, 7]
 

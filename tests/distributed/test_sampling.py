@@ -47,7 +47,7 @@ def test_an_epoch_has_each_example_once(size):
 
 
 def test_the_order_is_always_the_same():
-    assert permuted(np.arange(6), 6, 0, 0).tolist() == [5, 1, 0, 3, 4, 2]
+    assert permuted(np.arange(6), 6, 0, 0).tolist() == [1, 5, 4, 2, 3, 0]
     far = permuted(np.array([0, 10**15]), 10**15 + 1, -7, 2**40)
     assert far.tolist() == [893569586555979, 13070546595663]
 
@@ -55,7 +55,7 @@ def test_the_order_is_always_the_same():
 @pytest.mark.parametrize("size", [5, 40])
 def test_every_example_is_as_likely_at_every_place(size):
     counts = np.zeros((size, size))
-    epochs = 600
+    epochs = 400
     for epoch in range(epochs):
         counts[np.arange(size), permuted(np.arange(size), size, 0, epoch)] += 1
     mean = epochs / size

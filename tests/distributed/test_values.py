@@ -47,6 +47,13 @@ def test_alone():
     distributed.sync_global_devices("here")
 
 
+def test_the_names_of_jax():
+    from fnx.experimental import multihost_utils
+
+    for name in multihost_utils.__all__:
+        assert getattr(multihost_utils, name) is getattr(distributed, name)
+
+
 def test_gathering(each):
     def gather(rank):
         tree = {"a": np.full((2, 3), rank), "n": float(rank), "none": None}
