@@ -73,7 +73,8 @@ def _join(
     with _closed_on_error({0: hub}), listen(hub.getsockname()[0], 0) as listener:
         port = listener.getsockname()[1]
         _send(hub, {"index": index, "count": count, "port": port})
-        answer = _receive(hub, end, "the coordinator (process 0)")
+        # the coordinator waits as long, and then says who has not come
+        answer = _receive(hub, end + _DOOR, "the coordinator (process 0)")
         if "error" in answer:
             raise Unmet(answer["error"])
         places = [address, *map(tuple, answer["places"][1:])]

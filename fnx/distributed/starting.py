@@ -89,7 +89,7 @@ def initialize(
         sys.excepthook = _tell_and_show
     _job = _Job(channel, num_threads())
     if "OMP_NUM_THREADS" not in os.environ:
-        set_num_threads(max(num_threads() // _neighbours(), 1))
+        set_num_threads(max(num_threads() // _neighbours(channel), 1))
     atexit.register(_at_exit)
 
 
@@ -103,18 +103,18 @@ def _connect(found: launch.Launch, timeout: float, bind: str | None) -> Channel 
     )
 
 
-def _neighbours() -> int:
+def _neighbours(channel: Channel | None) -> int:
     """How many processes share this one's cores: those of its machine.
 
     A launcher may have given each its own: then they do not.
     """
-    everyone = processes().communicator
-    if everyone is None:
+    if channel is None:
         return 1
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
     here = f"{socket.gethostname()} {zlib.crc32(repr(sorted(cores)).encode())}"
-    places = told(everyone, here)
-    return places.count(places[everyone.rank])
+    # on a communicator of its own: users count their collectives from 1
+    places = told(ProcessCommunicator(channel), here)
+    return places.count(here)
 
 
 def is_initialized() -> bool:

@@ -69,7 +69,7 @@ def run(
     limit: float = 90,
     **environment: str,
 ) -> Job:
-    """Runs a program in `count` processes: `kind` is "mpi" or "tcp"."""
+    """Runs a program in `count` processes: `kind` is "mpi", "tcp" or "slurm"."""
     reports = folder / f"reports_{kind}_{count}"
     shutil.rmtree(reports, ignore_errors=True)
     reports.mkdir()
@@ -81,7 +81,7 @@ def run(
         "REPORTS": str(reports),
         **environment,
     }
-    start = _mpi if kind == "mpi" else _tcp
+    start = {"mpi": _mpi, "tcp": _tcp, "slurm": _slurm}[kind]
     with start(count, [sys.executable, str(script)], environment) as started:
         outputs = [_output(process, limit) for process in started]
     found = [reports / f"{i}.json" for i in range(count)]
@@ -119,11 +119,34 @@ def _tcp(
         "FNX_COORDINATOR": f"127.0.0.1:{free_port()}",
         "FNX_NUM_PROCESSES": str(count),
     }
-    processes = []
+    with _each(count, command, environment | common, "FNX_PROCESS_ID") as processes:
+        yield processes
+
+
+@contextmanager
+def _slurm(
+    count: int, command: list[str], environment: dict[str, str]
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """What `srun` would set on one machine."""
+    common = {
+        "SLURM_JOB_ID": str(os.getpid()),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NUM_TASKS": str(count),
+        "SLURM_STEP_NODELIST": "localhost",
+    }
+    with _each(count, command, environment | common, "SLURM_PROCID") as processes:
+        yield processes
+
+
+@contextmanager
+def _each(
+    count: int, command: list[str], environment: dict[str, str], number: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that are started by hand, each with its number in a variable."""
+    processes: list[subprocess.Popen[str]] = []
     try:
         for i in range(count):
-            own = {**environment, **common, "FNX_PROCESS_ID": str(i)}
-            processes.append(_start(command, own))
+            processes.append(_start(command, environment | {number: str(i)}))
         yield processes
     finally:
         for process in processes:

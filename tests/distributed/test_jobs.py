@@ -163,3 +163,14 @@ def test_sums_are_those_of_one_process(tmp_path, rng):
     ]
     for report in job.reports:
         assert report == (xs[0] + xs[1]).view("uint32").tolist()
+
+
+def test_a_step_of_a_slurm_job(tmp_path):
+    program = """
+        out = np.empty(size)
+        everyone.all_gather(np.array(float(rank)), out)
+        report(out.tolist())
+    """
+    job = run("slurm", 3, program, tmp_path)
+    assert set(job.codes) == {0}, job.printed
+    assert job.reports == [[0.0, 1.0, 2.0]] * 3
