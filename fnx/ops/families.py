@@ -68,7 +68,9 @@ class Elementwise(Primitive):
     `kinds` are the dtypes that the operands may have, as letters; `numpy` computes the
     whole in NumPy. `scalar` names the row of the scalar table that computes one element
     (the one of the operation's name by default), or is a function of the kernel builder
-    and the operands' elements. Without one a plan calls back for `numpy`.
+    and the operands' elements. Those of complex arrays are pairs of expressions, `.re`
+    and `.im`, which the builder's operations take as they take others; what has no
+    complex meaning raises. Without `scalar` a plan calls back for `numpy`.
     """
 
     lanewise = True
