@@ -384,24 +384,11 @@ class PlanBuilder:
 
     def fill(self, out: Value, literal: Literal) -> None:
         """Stores a literal at every place of a value."""
-        if dtypes.is_complex(out.dtype):
-            self._fill_parts(out, complex(np.asarray(literal.value)))
-            return
 
         def build(k: Any, index: Any, buffer: Any) -> None:
             k.store(buffer, linear_offset(index, out.shape), constant(k, literal))
 
         self.kernel("fill", [], out, out.shape, build)
-
-    def _fill_parts(self, out: Value, value: complex) -> None:
-        """Stores a complex number at every place of a value: kernels have none."""
-
-        def build(k: Any, index: Any, buffer: Any) -> None:
-            offset = 2 * linear_offset(index, out.shape)
-            for part, number in enumerate((value.real, value.imag)):
-                k.store(buffer, offset + part, k.constant(number, buffer.dtype))
-
-        self.kernel("fill", [], _parts(out), out.shape, build)
 
     # -- branches and loops
 
