@@ -279,7 +279,7 @@ class KernelBuilder:
             return x.children[0]
         return self.table.op("convert", (x,), dtype)
 
-    def bitcast(self, x: Expr, dtype: DType) -> Expr:
+    def bitcast(self, x: Any, dtype: DType) -> Any:
         """The same bits as another dtype of the same size."""
         if x.dtype is dtype:
             return x
