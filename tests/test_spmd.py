@@ -67,6 +67,19 @@ def test_pmap_is_vmap_bit_for_bit(name, shape):
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("shape", [(), (2,), (3, 1)], ids=str)
+@pytest.mark.parametrize("size", [2, 3, 7, 8])
+def test_sums_have_the_order_of_the_replicas(size, shape):
+    """However few numbers they are: the bits do not tell which way they went."""
+    for seed in range(20):
+        x = 100 * random(size, *shape, seed=seed)
+        want = x[0]
+        for row in x[1:]:
+            want = want + row
+        got = fnx.pmap(lambda x: lax.psum(x, "i"), "i")(x)
+        np.testing.assert_array_equal(got, np.stack([want] * size))
+
+
 @pytest.mark.parametrize(
     "dtype", ["float16", "float64", "int8", "uint32", "complex64", "bfloat16"]
 )

@@ -20,14 +20,14 @@ from fnx.control.call import Parts, chosen, spread, with_outputs
 from fnx.control.held import equation_like, new_vars, others
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Atom, Program, Var, sub_programs
+from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
-from fnx.dtypes import int32
+from fnx.dtypes import int32, is_inexact
 from fnx.ops.arithmetic import add, mul, select
-from fnx.ops.collective import axis_index, psum
+from fnx.ops.collective import axis_index, psum, psum_scatter
 from fnx.ops.elementwise import eq
 from fnx.ops.families import along
 from fnx.ops.pbroadcast import pbroadcast
@@ -361,14 +361,16 @@ SMALL = 20_000
 def is_small(program: Program, axes: Axes) -> bool:
     """Whether all replicas together take less than waking a thread for each.
 
-    Only what has no loops and branches: in those replicas may differ.
+    Only what has no loops and branches: in those replicas may differ. And no sums of
+    more than two floats over replicas: as a row of one array they would be summed in
+    the order of vectors, and the bits would tell how much a program does.
     """
     count = size_of([name for name, _ in axes], axes)
     work = 0
     for eqn in program.eqns:
         body = eqn.primitive.body(**eqn.params)
         held = eqn.primitive.personal or any(sub_programs(eqn))
-        if eqn.effect or (held and body is None):
+        if eqn.effect or (held and body is None) or _has_order(eqn):
             return False
         types = [atom.type for atom in eqn.inputs]
         product = eqn.primitive.product(types, eqn.params)
@@ -377,6 +379,13 @@ def is_small(program: Program, axes: Axes) -> bool:
         if body is not None and not is_small(body, axes):
             return False
     return work * count <= SMALL
+
+
+def _has_order(eqn: Eqn) -> bool:
+    """Whether the result depends on the order in which replicas are summed."""
+    if eqn.primitive not in (psum, psum_scatter):
+        return False
+    return eqn.params["axis_size"] > 2 and is_inexact(eqn.inputs[0].type.dtype)
 
 
 # ---------------------------------------------------------------- derivatives
