@@ -57,7 +57,7 @@ _FUNCTIONS: dict[str, Sequence[Interval | float]] = {
     "igamma_grad_a": [_POSITIVE, _POSITIVE],
     "igamma_grad_aa": [1.5, _POSITIVE],
     "random_gamma_grad": [_POSITIVE, _POSITIVE],
-    "igamma_ratio_aa": [1.5, 0.5],
+    "igamma_ratio_aa": [1.5, _POSITIVE],
     "betainc": [_POSITIVE, _POSITIVE, _UNIT],
     "beta_pdf": [_POSITIVE, _POSITIVE, _UNIT],
     "polygamma": [2.0, _POSITIVE],
@@ -109,9 +109,6 @@ def _add(
     smooth: bool = True,
 ) -> None:
     label = "-".join(f"{key}{value}" for key, value in params.items())
-    if not any(isinstance(each, tuple) for each in intervals):
-        intervals = [*intervals[:-1], (0.4, 0.6)]
-        smooth = False
     places = [i for i, each in enumerate(intervals) if isinstance(each, tuple)]
     for n, dtype in enumerate(_FLOATS):
         prefix = f"{label}-{dtypes.short(dtype)}" if label else dtypes.short(dtype)

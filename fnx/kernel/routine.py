@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fnx.kernel.math_value import Value
 from fnx.records import record
 
 DType = np.dtype[Any]
+R = TypeVar("R")
 
 
 @record(eq=False)
@@ -170,9 +171,7 @@ def routine(name: str, arity: int, function: Callable[..., Value]) -> Routine:
     return Routine(name, inputs, Block(recorder.statements, (_operand(result),)))
 
 
-def branch(
-    condition: Value, then: Callable[[], Any], otherwise: Callable[[], Any]
-) -> Any:
+def branch(condition: Value, then: Callable[[], R], otherwise: Callable[[], R]) -> R:
     """What one of two functions gives; only that one is computed.
 
     Both give a `Value`, or tuples of as many; Python numbers stand for float64.
@@ -181,14 +180,15 @@ def branch(
     blocks, single = [], False
     for side in (then, otherwise):
         with recorder.block() as statements:
-            given = side()
+            given: Any = side()
             single = not isinstance(given, tuple)
             results = _operands((given,) if single else given)
         blocks.append(Block(tuple(statements), results))
     cells = tuple([recorder.cell(operand.dtype) for operand in blocks[0].results])
     recorder.add(Branch(_operand(condition), blocks[0], blocks[1], cells))
     values = recorder.values(cells)
-    return values[0] if single else tuple(values)
+    found: Any = values[0] if single else tuple(values)
+    return found  # type: ignore[no-any-return]
 
 
 def repeat(
@@ -224,10 +224,10 @@ def _recorder(x: Value) -> Recorder:
 
 
 def _operand(x: Any) -> Operand:
-    if isinstance(x, Value):
-        operand: Any = x.expr
-        return operand
-    return Number(float(x), dtypes.float64)
+    if not isinstance(x, Value):
+        return Number(float(x), dtypes.float64)
+    operand: Operand = x.expr  # type: ignore[assignment]  # a Recorder made it
+    return operand
 
 
 def _operands(xs: Sequence[Any]) -> tuple[Operand, ...]:

@@ -104,8 +104,8 @@ def lgamma1p(a: Value) -> Value:
 def _zeta(s: int) -> float:
     """Riemann's zeta at an integer from 2 on, by Euler and Maclaurin's sum."""
     n = 20
-    head = math.fsum(k**-s for k in range(1, n)) + n ** (1 - s) / (s - 1)
-    tail, factor = n**-s / 2, s * n ** (-s - 1) / 2
+    head = math.fsum(k**-s for k in range(1, n)) + float(n) ** (1 - s) / (s - 1)
+    tail, factor = float(n) ** -s / 2, s * float(n) ** (-s - 1) / 2
     for j, bernoulli in enumerate(BERNOULLI[:6]):
         tail += bernoulli * factor
         k = 2 * j + 3

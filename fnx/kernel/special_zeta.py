@@ -87,12 +87,13 @@ def zeta_derivative(s: Value, q: Value, order: int) -> Value:
     def below() -> Value:
         return select(s.equals(1.0), math.inf, s.like(math.nan))
 
+    nan = s.like(math.nan)
+
     def above() -> Value:
         if order:
             return branch(q > 0.0, lambda: zeta_positive(s, q, order), lambda: nan)
         return branch(q > 0.0, lambda: zeta_positive(s, q, 0), not_positive)
 
-    nan = s.like(math.nan)
     return branch(s > 1.0, above, below)
 
 

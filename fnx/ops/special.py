@@ -212,7 +212,10 @@ random_gamma_grad = _special("random_gamma_grad", _sample_a, _sample_x)
 igamma_ratio_aa = _special(
     "igamma_ratio_aa",
     _refused("random_gamma_grad", "a"),
-    _refused("random_gamma_grad", "the sample"),
+    lambda out, a, x: sub(
+        sub(squared(_log_slope(a, x)), polygamma(1.0, a)),
+        mul(out, sub(div(sub(a, 1), x), 1)),
+    ),
 )
 
 
@@ -248,12 +251,13 @@ class _BetaDerivative(Smooth):
         total = None
         for n, t in enumerate(tangents):
             if t is not None:
-                term = scale(_beta_partial(*primals, i, j, n), t)
+                term = scale(_beta_partial(tuple(primals), i, j, n), t)
                 total = term if total is None else add(total, term)
         return output, total
 
 
-def _beta_partial(a: Any, b: Any, x: Any, i: int, j: int, position: int) -> Any:
+def _beta_partial(operands: tuple[Any, ...], i: int, j: int, position: int) -> Any:
+    a, b, x = operands
     if position < 2:
         if i + j == 2:
             refused = _refused("the incomplete beta function", "ab"[position])
@@ -290,7 +294,7 @@ betainc = _special(
     lambda out, a, b, x: betainc_derivative(a, b, x, i=0, j=1),
     lambda out, a, b, x: beta_pdf(a, b, x),
 )
-betainc_derivative = _BetaDerivative()
+betainc_derivative: _BetaDerivative = _BetaDerivative()
 # x^(a-1) (1-x)^(b-1) / B(a, b)
 beta_pdf: Smooth = _special(
     "beta_pdf",
@@ -345,12 +349,12 @@ class _Zeta(Smooth):
         return output, total
 
 
-zeta = _special(
+zeta: Smooth = _special(
     "zeta",
     lambda out, s, q: zeta_derivative(s, q, order=1),
     lambda out, s, q: neg(mul(s, zeta(add(s, 1), q))),
 )
-zeta_derivative = _Zeta()
+zeta_derivative: _Zeta = _Zeta()
 
 # ---------------------------------------------------------------- Bessel
 
@@ -587,6 +591,6 @@ wofz: Smooth = Smooth(
 loggamma = Smooth(
     "loggamma", COMPLEX, _scipy("loggamma"), lambda out, z: complex_digamma(z)
 )
-complex_digamma = Smooth(
+complex_digamma: Smooth = Smooth(
     "complex_digamma", COMPLEX, _scipy("psi"), _refused("loggamma", "a complex number")
 )

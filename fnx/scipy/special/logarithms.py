@@ -94,7 +94,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Array:
     >>> rel_entr(0.0, 1.0).item()
     0.0
     """
-    return _relative(*arrays("rel_entr", p=p, q=q), rest=False)
+    return _relative(arrays("rel_entr", p=p, q=q), rest=False)
 
 
 @becomes_native
@@ -104,10 +104,11 @@ def kl_div(p: ArrayLike, q: ArrayLike) -> Array:
     >>> kl_div(1.0, 2.0).item()
     0.3068528175354004
     """
-    return _relative(*arrays("kl_div", p=p, q=q), rest=True)
+    return _relative(arrays("kl_div", p=p, q=q), rest=True)
 
 
-def _relative(p: Array, q: Array, rest: bool) -> Array:
+def _relative(operands: list[Array], rest: bool) -> Array:
+    p, q = operands
     inside = and_(ops.gt(p, 0), ops.gt(q, 0))
     nothing = and_(eq(p, 0), ops.ge(q, 0))
     p1, q1 = select(inside, p, 1), select(inside, q, 1)

@@ -60,7 +60,7 @@ class gaussian_kde:
         factor = self._factor(bw_method)
         mean = reductions.sum(data * self.weights, axis=1, keepdims=True)
         apart = data - mean
-        spread = contractions.matmul(apart * self.weights, apart.T)
+        spread = contractions.matmul(apart * self.weights, shaping.transpose(apart))
         spread = spread / (1 - reductions.sum(self.weights**2))
         self.covariance = spread * factor**2
         self.inv_cov = triangles.inverse(triangles.factor(self.covariance))
@@ -141,7 +141,7 @@ class gaussian_kde:
     def _points(self, x: ArrayLike) -> Array:
         points = _columns(as_array("gaussian_kde", x))
         if points.shape[0] != self.d and points.shape == (1, self.d):
-            points = points.T
+            points = shaping.transpose(points)
         if points.shape[0] != self.d:
             raise errors.ShapeError(
                 f"gaussian_kde: points of {points.shape[0]} dimensions, but the data "

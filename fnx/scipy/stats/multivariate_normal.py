@@ -17,7 +17,7 @@ from typing import Any
 from fnx import errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import operands
+from fnx.numpy import operands, reductions
 from fnx.numpy.operands import ArrayLike, typed
 from fnx.ops import elementwise as ops
 from fnx.scipy.stats.covariance import factor, log_determinant, whitened
@@ -79,7 +79,7 @@ def _diagonal(x: Array, mean: Array, variances: Array) -> Array:
     """Independent coordinates, of one variance or of their own."""
     if variances.ndim and variances.shape[0] not in (1, mean.shape[-1]):
         raise _mismatch(mean, variances)
-    return _one(x, mean, variances).sum(-1)
+    return reductions.sum(_one(x, mean, variances), axis=-1)
 
 
 @becomes_native

@@ -12,7 +12,7 @@ from fnx import errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import (
-    choices,
+    counting,
     creation,
     joining,
     reductions,
@@ -29,7 +29,7 @@ class ModeResult(NamedTuple):
     """What `mode` gives: the commonest values, and how often they are there."""
 
     mode: Array
-    count: Array
+    count: Array  # type: ignore[assignment]  # JAX's and SciPy's name
 
 
 def _policy(function: str, nan_policy: str) -> None:
@@ -51,11 +51,8 @@ def _rows(function: str, a: ArrayLike, axis: int | None) -> tuple[Array, int]:
 def _is_new(ordered: Array) -> Array:
     """Along the last axis of what is sorted: where another value begins."""
     before, after = ordered[..., :-1], ordered[..., 1:]
-    same = ufuncs.equal(before, after)
-    both = ufuncs.logical_and(
-        ufuncs.not_equal(before, before), ufuncs.not_equal(after, after)
-    )
-    changes = ufuncs.logical_not(ufuncs.logical_or(same, both))
+    unknown = (before != before) & (after != after)
+    changes = (before != after) & ~unknown
     first = creation.ones_like(ordered[..., :1], dtype=bool)
     return joining.concatenate([first, changes], axis=-1)
 
@@ -83,8 +80,8 @@ def mode(
             f"mode: there is nothing along axis {axis}: {array.type}"
         )
     index = creation.arange(ordered.shape[-1])
-    starts = choices.where(_is_new(ordered), index, 0)
-    lengths = index - cummax(starts, axis=ordered.ndim - 1) + 1
+    starts = counting.where(_is_new(ordered), index, 0)
+    lengths = index - cummax(starts, axis=ordered.ndim - 1, reverse=False) + 1
     best = reductions.argmax(lengths, axis=-1, keepdims=True)
     found = [taking.take_along_axis(x, best, axis=-1) for x in (ordered, lengths)]
     if keepdims:
@@ -131,7 +128,7 @@ def rankdata(
     if not ufuncs.isnan(array).size or array.dtype.kind in "iub":
         return ranks
     spoiled = reductions.any(ufuncs.isnan(array), axis=place, keepdims=True)
-    return choices.where(spoiled, float("nan"), ranks)
+    return counting.where(spoiled, float("nan"), ranks)
 
 
 def _ranks(ordered: Array, method: str) -> Array:
@@ -143,16 +140,16 @@ def _ranks(ordered: Array, method: str) -> Array:
         return number
     new = _is_new(ordered)
     if method == "dense":
-        return cumsum(new.astype(number.dtype), axis=last)
-    low = cummax(choices.where(new, number, 0), axis=last)
+        return cumsum(counting.where(new, 1, 0), axis=last, reverse=False)
+    low = cummax(counting.where(new, number, 0), axis=last, reverse=False)
     if method == "min":
         return low
     # From the right, the first of a run is the one before another begins.
     ends = joining.concatenate(
         [new[..., 1:], creation.ones_like(new[..., :1])], axis=-1
     )
-    turned = shaping.flip(choices.where(ends, size + 1 - number, 0), -1)
-    high = size + 1 - shaping.flip(cummax(turned, axis=last), -1)
+    left = counting.where(ends, size + 1 - number, 0)
+    high = size + 1 - cummax(left, axis=last, reverse=True)
     if method == "max":
         return high
     return ufuncs.true_divide(low + high, 2)
