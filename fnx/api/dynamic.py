@@ -179,6 +179,11 @@ def _padded(x: Any, shape: Ints) -> Any:
     return pad(x, 0, low=none, high=high, interior=none)
 
 
+def _number(value: Any, type: ArrayType) -> Any:
+    array = np.asarray(value, type.dtype)
+    return _padded(wrap(array, type.with_shape(array.shape)), type.shape)
+
+
 def _cut(x: Any, shape: Ints) -> Any:
     return x if x.shape == shape else slice_(x, start=(0,) * len(shape), stop=shape)
 
@@ -324,7 +329,7 @@ class Dynamic(Jitted):
         """The entry of a signature."""
         types = made.program.input_types[len(exact.program.inputs) :]
         rows = zip(made.numbers, types, strict=True)
-        numbers: list[Any] = [wrap(np.asarray(n, t.dtype), t) for n, t in rows]
+        numbers: list[Any] = [_number(*row) for row in rows]
         if exact.placement is not None:
             numbers = [put(x, exact.placement) for x in numbers]
         return _Ready(

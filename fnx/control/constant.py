@@ -13,6 +13,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.core.array import Array
+from fnx.core.padding import Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.trace import Traced, Tracer
@@ -35,6 +36,11 @@ class _Constant(Primitive):
     """constant(value): the array that the param holds."""
 
     personal = True
+    sized = ("value",)
+
+    def padded(self, pads: Pads, *, value: Held) -> Any:
+        """Every trace holds an array of its own."""
+        return pads.array(pads.now["value"].array)
 
     def infer(self, *, value: Held) -> ArrayType:
         """The array's type."""

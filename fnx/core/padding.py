@@ -75,6 +75,9 @@ class Pads(Protocol):
     def number(self, extent: Extent) -> Any:
         """An integer as it is now, as a traced int32 scalar."""
 
+    def array(self, value: Any) -> Any:
+        """An array that the equation holds now, as an input of the program."""
+
     def held(
         self, name: str, position: int | None = None
     ) -> tuple[Program, Sequence[Any]]:

@@ -19,8 +19,7 @@ import numpy as np
 from fnx import errors
 from fnx.core.check import checked
 from fnx.core.padding import Extent, Ints, Padded
-from fnx.core.primitive import Primitive
-from fnx.core.program import Eqn, Literal, Program, Var, params_key
+from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.core.simplify import simplify
 from fnx.core.trace import bind, constant, innermost, source_of, trace
 from fnx.core.types import ArrayType, array_type
@@ -40,12 +39,12 @@ class Sized:
 class PaddedProgram:
     """What serves all sizes up to the largest one.
 
-    Its inputs are those of the program, padded, then scalars, which are the `numbers`
-    now. Its outputs are padded.
+    Its inputs are those of the program, padded, then the `numbers`, which are scalars,
+    and arrays that the program holds. Its outputs are padded.
     """
 
     program: Program
-    numbers: tuple[np.generic, ...]
+    numbers: tuple[Any, ...]
 
 
 def pad_program(sized: Sized) -> PaddedProgram:
@@ -73,7 +72,7 @@ class _Walk:
     """The numbers that vary, as inputs of the program that is being traced."""
 
     def __init__(self) -> None:
-        self.numbers: list[np.generic] = []
+        self.numbers: list[Any] = []
         self.found: dict[Any, Any] = {}
         self.builder: Any = None
 
@@ -102,13 +101,10 @@ class _Walk:
                 found = self.run(Sized(*programs), [x.array for x in inputs])
                 return found
             pads = _Pads(self, row, sizes)
-            every = [*[x.sizes for x in inputs], *sizes]
-            if any(size.varies for extents in every for size in extents):
-                pads.check_params()
+            if pads.varies(inputs):
                 results = primitive.padded(pads, *inputs, **params)
             else:
-                pads.check_same_params()
-                results = _alone(pads, primitive, inputs, params)
+                results = bind(primitive, [x.array for x in inputs], params)
         many = results if primitive.multiple else (results,)
         return [Padded(*pair) for pair in zip(many, sizes, strict=True)]
 
@@ -172,22 +168,36 @@ class _Pads:
         columns = [read(eqn.params) for eqn in self.row]
         return tuple([Extent(*row) for row in zip(*columns, strict=True)])
 
-    def check_params(self) -> None:
-        """Raises where a param differs that the rule knows nothing of."""
-        primitive, params = self.row.largest.primitive, self.row.largest.params
-        if not primitive.has("padded"):
-            raise self.cannot("it has no rule for padded arrays")
-        for name, value in params.items():
-            differs = self.now[name] != value or self.row.other.params[name] != value
-            if differs and name not in primitive.sized:
-                shown = f"{self.now[name]} now, {value} at the largest size"
-                raise self.cannot(f"its parameter {name} varies: {shown}")
+    def varies(self, inputs: Sequence[Padded]) -> bool:
+        """Whether something of the equation does, so that its rule has to be asked.
 
-    def check_same_params(self) -> None:
-        """Raises where params differ though no size does."""
-        for eqn in (self.row.now, self.row.other):
-            if params_key(eqn.params) != params_key(self.row.largest.params):
-                raise self.cannot("its parameters vary, and no size does")
+        Raises if it has no rule, or a parameter varies that the rule does not know. A
+        number in the place of a literal is like any other, if there is no rule.
+        """
+        primitive, params = self.row.largest.primitive, self.row.largest.params
+        every = [*[x.sizes for x in inputs], *self.sizes]
+        sizes_vary = any(size.varies for extents in every for size in extents)
+        varying = [name for name in params if self._varies(name)]
+        for name in varying:
+            if name not in primitive.sized:
+                shown = f"{self.now[name]} now, {params[name]} at the largest size"
+                raise self.cannot(f"its parameter {name} varies: {shown}")
+        if primitive.has("padded"):
+            pairs = zip(inputs, self.row.largest.inputs, strict=True)
+            numbers = any(isinstance(a, Literal) and x.array is not a for x, a in pairs)
+            return sizes_vary or numbers or bool(varying)
+        if sizes_vary:
+            raise self.cannot("it has no rule for padded arrays")
+        return False
+
+    def _varies(self, name: str) -> bool:
+        now, other, largest = [eqn.params[name] for eqn in self.row]
+        return bool(now != largest or other != largest)
+
+    def array(self, value: Any) -> Any:
+        """An array of now, which may be longer at the largest size."""
+        (var,) = self.row.largest.outputs
+        return self.walk.hole(var, value._numpy(), var.type)
 
     def held(
         self, name: str, position: int | None = None
@@ -210,19 +220,6 @@ class _Pads:
     def cannot(self, reason: str) -> Exception:
         """The error of this equation."""
         return _differs(self.row, reason)
-
-
-def _alone(pads: _Pads, primitive: Primitive, inputs: list[Padded], params: Any) -> Any:
-    """An equation whose sizes are the same, though a number in it may vary.
-
-    A literal stands for an array of any shape, and the number in its place does not.
-    """
-    atoms = pads.row.largest.inputs
-    rows = zip(inputs, atoms, strict=True)
-    varies = any(isinstance(a, Literal) and x.array is not a for x, a in rows)
-    if varies and primitive.has("padded"):
-        return primitive.padded(pads, *inputs, **params)
-    return bind(primitive, [x.array for x in inputs], params)
 
 
 def _rows(sized: Sized, name: str) -> Iterator[_Row]:

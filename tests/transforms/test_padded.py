@@ -66,6 +66,22 @@ def kept_up(x: Any, test: Any) -> Any:
     return lax.while_loop(test, lambda s: s * 1.5 + x.mean() + 3, x)
 
 
+def custom_rules(x: Any) -> Any:
+    """Rules that hold arrays: one that does not vary, and one that does."""
+    places = np.arange(x.shape[0], dtype=np.float64)[:, None]
+
+    @fnx.custom_jvp
+    def f(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        weights = np.array([1.0, 2.0, 3.0]) + places
+        return f(*primals), tangents[0] * weights
+
+    return f(x), fnx.grad(lambda x: f(x).sum())(x)
+
+
 def key() -> Any:
     return random.key(7)
 
@@ -190,6 +206,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         fnx.grad(lambda x: fnx.checkpoint(lambda y: fnp.sin(fnp.sin(y)).mean())(x)),
         ((N, 3),),
     ),
+    "custom rules": (custom_rules, ((N, 3),)),
     "jit": (lambda x: fnx.jit(lambda y: y - y.mean())(x), ((N, 3),)),
     "gradient": (
         fnx.grad(lambda x: (nn.softmax(x, 0) * fnp.sin(x)).mean()),
@@ -319,7 +336,9 @@ def test_padding_reaches_no_result(name: str) -> None:
     inputs = [*captured, *values_at(shapes, 9)]
     rows = zip(inputs, largest.input_types, strict=True)
     long = [worst(x, type.shape) for x, type in rows]
-    found = run_reference(made.program, [*long, *made.numbers])
+    held = zip(made.numbers, made.program.input_types[len(long) :], strict=True)
+    long += [worst(np.asarray(x), type.shape) for x, type in held]
+    found = run_reference(made.program, long)
     for wanted, out in zip(run_reference(now, inputs), found, strict=True):
         prefix = out[tuple(map(slice, np.shape(wanted)))]
         np.testing.assert_allclose(prefix, wanted, rtol=1e-9, atol=1e-12)
