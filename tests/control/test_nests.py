@@ -119,6 +119,24 @@ def test_nestings_of_depth_three(outer: str, part: int) -> None:
             raise
 
 
+@pytest.mark.parametrize("outer", HOLDERS)
+def test_nests_of_a_varying_number_of_lanes(outer: str) -> None:
+    """`jit(dynamic=...)` pads the lanes; nothing of the padding is seen, or runs on."""
+    number = HOLDERS.index(outer)
+    middle, inner = [HOLDERS[(number + n) % len(HOLDERS)] for n in (3, 7)]
+    kinds = outer, middle, inner
+    seed = zlib.crc32("/".join(kinds).encode())
+    nest = nested(kinds, np.random.default_rng([seed, SEED]))
+    lanes = fnx.vmap(sloped(lambda x: apply(FLOW, nest, x, fnp.cos(x))))
+    plain = fnx.jit(lambda xs: lanes(xs))
+    padded = fnx.jit(lambda xs: lanes(xs), dynamic={"xs": 0})
+    xs = np.random.default_rng(number).uniform(-1.5, 1.5, (6, 3))
+    for count in (5, 6):
+        wanted = plain(xs[:count])
+        np.testing.assert_allclose(padded(xs[:count]), wanted, rtol=1e-9, atol=1e-9)
+    assert padded.cache_info().misses == 1
+
+
 # ---------------------------------------------------------------- what they found
 
 
