@@ -342,6 +342,31 @@ for _source in dtypes.SUPPORTED:
                 {"dtype": _target, "weak": False},
             )
         )
+
+
+def _stored(dtype: DType) -> Any:
+    """All numbers of a dtype for storage."""
+    width = int(dtype.name[5])
+    return np.arange(2**width, dtype=np.uint8).view(dtype)
+
+
+for _kind in dtypes.STORAGE:
+    CASES.append(
+        Case(
+            "convert",
+            f"f4-{_kind.name}",
+            lambda rng: (specials(dtypes.float32),),
+            {"dtype": _kind, "weak": False},
+        )
+    )
+    CASES.append(
+        Case(
+            "convert",
+            f"{_kind.name}-f4",
+            lambda rng, kind=_kind: (_stored(kind)[:, None],),
+            {"dtype": dtypes.float32, "weak": False},
+        )
+    )
 for _source, _target in (
     ("f8", "f8"),
     ("f8", "c16"),

@@ -270,6 +270,11 @@ CALLS = {
     ),
     "polyint": ((V,), {"m": 2, "k": 5.0}),
     "polymul": ((np.r_[0.0, V], S), {"trim_leading_zeros": True}),
+    "polyfit": (
+        (np.arange(5.0), V**2, 1),
+        {"rcond": 0.9, "full": True, "w": np.arange(1.0, 6), "cov": True},
+    ),
+    "roots": ((np.r_[0.0, V],), {"strip_zeros": False}),
     "polyval": ((V, F), {}),
     "prod": ((F,), SUM, (U, {"promote_integers": False})),
     "ptp": ((F,), FOLD),
