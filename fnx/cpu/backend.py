@@ -166,7 +166,8 @@ class _NativePlan:
 
         It has none if it reserves more than there may be, which the walker cannot.
         """
-        if self.plan.arena >= memory.PROMISED:
+        outputs = [t.size * t.dtype.itemsize for t in self.plan.buffers]
+        if max([self.plan.arena, *outputs]) >= memory.PROMISED:
             return None
         if self.cell is None:
             self.cell = ArenaCell()

@@ -148,6 +148,14 @@ def loops_in_loops(x):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux reserves without a promise")
+def test_a_result_may_be_larger_than_what_there_is():
+    x = empty((2**33, 3, 5), np.dtype("float64"))
+    assert x.shape == (2**33, 3, 5) and x.flags.c_contiguous and x.nbytes == 15 * 2**36
+    x[0, 0] = x[-1, 2] = 7.0
+    assert x[0, 0].sum() == x[-1, 2].sum() == 35.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux reserves without a promise")
 @pytest.mark.parametrize("calls", [1, 5])
 def test_more_may_be_reserved_than_there_is(calls):
     gradient = fnx.grad(lambda x: (fnx.grad(loops_in_loops)(x) ** 2).sum())

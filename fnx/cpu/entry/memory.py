@@ -35,6 +35,9 @@ class Stats(NamedTuple):
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An array that is not initialised."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes >= PROMISED:
+        return scratch(nbytes).view(dtype).reshape(shape)
     own = handler() if is_large(shape, dtype) else None
     if own is None:
         return np.empty(shape, dtype)
