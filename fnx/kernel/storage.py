@@ -96,7 +96,7 @@ def convert(k: KernelBuilder, x: Expr | Stored, dtype: DType) -> Any:
     return Stored(k.convert(_encoded(k, wide, dtype), dtypes.uint8), dtype)
 
 
-def _decoded(k: KernelBuilder, x: Stored) -> Expr:
+def _decoded(k: KernelBuilder, x: Stored) -> Any:
     """The number in float32, which has all of them."""
     whole = k.convert(x.bits, dtypes.int32)
     if x.dtype == dtypes.float8_e8m0fnu:
@@ -130,7 +130,7 @@ def _decoded(k: KernelBuilder, x: Stored) -> Expr:
     return k.op("select", is_nan, k.constant(np.nan, dtypes.float32), value)
 
 
-def _power_of_two(k: KernelBuilder, code: Expr) -> Expr:
+def _power_of_two(k: KernelBuilder, code: Expr) -> Any:
     """2**(code - 127); of 255 NaN. The smallest is subnormal in float32."""
     normal = k.op("shl", code, _int(k, 23))
     first = k.op("eq", code, _int(k, 0))
@@ -140,7 +140,7 @@ def _power_of_two(k: KernelBuilder, code: Expr) -> Expr:
     return k.op("select", is_nan, k.constant(np.nan, dtypes.float32), value)
 
 
-def _encoded(k: KernelBuilder, x: Expr, dtype: DType) -> Expr:
+def _encoded(k: KernelBuilder, x: Expr, dtype: DType) -> Any:
     """The code of the nearest number (ties to even) of a float64, in int64."""
     if dtype == dtypes.float8_e8m0fnu:
         return _exponent_code(k, x)
@@ -179,7 +179,7 @@ def _encoded(k: KernelBuilder, x: Expr, dtype: DType) -> Expr:
     return k.op("select", k.op("ne", x, x), _long(k, nan), code)
 
 
-def _exponent_code(k: KernelBuilder, x: Expr) -> Expr:
+def _exponent_code(k: KernelBuilder, x: Expr) -> Any:
     """The code of the nearest power of two (halfway the larger); else NaN, 255."""
     bits = k.bitcast(x, dtypes.int64)
     exponent = k.op("shr_logical", bits, _long(k, 52))
@@ -194,13 +194,13 @@ def _exponent_code(k: KernelBuilder, x: Expr) -> Expr:
     return k.op("select", inside, code, _long(k, 255))
 
 
-def _int(k: KernelBuilder, value: int) -> Expr:
+def _int(k: KernelBuilder, value: int) -> Any:
     return k.constant(value, dtypes.int32)
 
 
-def _long(k: KernelBuilder, value: int) -> Expr:
+def _long(k: KernelBuilder, value: int) -> Any:
     return k.constant(value, dtypes.int64)
 
 
-def _double(k: KernelBuilder, value: float) -> Expr:
+def _double(k: KernelBuilder, value: float) -> Any:
     return k.constant(value, dtypes.float64)
