@@ -241,8 +241,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     >>> import fnx, fnx.numpy as fnp
     >>> from fnx.sharding import PartitionSpec as P
     >>> with fnx.make_mesh((1,), ("i",), devices=fnx.devices("cpu")[:1]):
-    ...     fnx.lax.with_sharding_constraint(fnp.full(2, 4.0), P("i"))
-    Array([4., 4.], dtype=float32)
+    ...     fnx.lax.with_sharding_constraint(fnp.full(2, 4), P("i"))
+    Array([4, 4], dtype=int32, weak_type=True)
     """
     leaves, treedef = tree.flatten(x)
     names = leaf_names(["the argument"], [treedef])

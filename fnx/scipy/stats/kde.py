@@ -35,7 +35,7 @@ class gaussian_kde:
     >>> import numpy as np
     >>> kde = gaussian_kde(np.array([0.0, 1.0, 2.0]))
     >>> round(kde(1.0)[0].item(), 4)
-    0.3357
+    0.3182
     """
 
     def __init__(
