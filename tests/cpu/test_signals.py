@@ -57,6 +57,8 @@ import fnx
 import fnx.numpy as fnp
 from fnx import lax
 
+# Who was started in the background ignores it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 x = fnp.float32(0.5)
 function = {function}
 short = fnx.jit(lambda n: fnx.lax.fori_loop(0, n, lambda i, v: v + i, 0))
