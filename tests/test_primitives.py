@@ -75,7 +75,7 @@ NOT_HOLOMORPHIC = {"sign", "abs"}
 NOT_HOLOMORPHIC |= {"cholesky", "qr", "geqrf", "householder_product", "ormqr"}
 NOT_HOLOMORPHIC |= {"eigh", "eig", "svd", "schur", "triangular_solve"}
 # Decompositions of which no derivative is known: they raise.
-NOT_DERIVED = {"hessenberg", "tridiagonal"}
+NOT_DERIVED = {"hessenberg", "tridiagonal", "complex_digamma"}
 
 
 def each(cases: Sequence[Any]) -> Callable[[Callable[[Any], None]], Any]:
@@ -213,7 +213,7 @@ def test_tangents_have_the_types_of_the_outputs(case: Case) -> None:
     for subset in subsets(places):
         tangents = tangents_at(case, args, subset)
         if case.primitive in NOT_DERIVED:
-            with pytest.raises(errors.ArgumentError, match="no rule is known"):
+            with pytest.raises(errors.ArgumentError, match="no rule is known|has none of this order"):
                 primitive.jvp(args, tangents, **case.params)
             continue
         pair = primitive.jvp(args, tangents, **case.params)

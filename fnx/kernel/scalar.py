@@ -221,6 +221,15 @@ def _scipy(name: str) -> Callable[..., Array]:
     return function
 
 
+def _lgamma(x: Array) -> Array:
+    """SciPy's, but +inf at -inf, as in C, and finite at the smallest numbers."""
+    value = _scipy("gammaln")(x)
+    size = np.abs(x)
+    near = -np.log(np.where(size > 0, size, 1), dtype=value.dtype)
+    value = np.where((size < 1e-30) & (size > 0), near, value)
+    return np.where(np.isneginf(x), np.asarray(np.inf, value.dtype), value)
+
+
 # --- the table ----------------------------------------------------------------
 
 TABLE: dict[str, ScalarOp] = {}
@@ -344,7 +353,7 @@ add_row("logistic", 1, FLOATS, _logistic)
 add_row("erf", 1, FLOATS, _scipy("erf"))
 add_row("erfc", 1, FLOATS, _scipy("erfc"))
 add_row("erf_inv", 1, FLOATS, _scipy("erfinv"))
-add_row("lgamma", 1, FLOATS, _scipy("gammaln"))
+add_row("lgamma", 1, FLOATS, _lgamma)
 add_row("digamma", 1, FLOATS, _scipy("psi"))
 add_row("rsqrt", 1, FLOATS, _rsqrt)
 add_row("pow", 2, FLOATS, np.power)
