@@ -13,7 +13,7 @@ import pytest
 
 import fnx
 import fnx.ops
-from fnx import dtypes
+from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.core.primitive import primitive as named
 from fnx.core.program import Literal
@@ -53,6 +53,20 @@ def function_of(case, args, places):
     return function
 
 
+# Special functions of which no derivative of this order is known.
+NOT_SO_OFTEN = (
+    "hyp1f1-",
+    "hyp2f1-",
+    "igamma-",
+    "igamma_grad_a-",
+    "igammac-",
+    "poisson_entropy-",
+    "random_gamma_grad-",
+    "zeta-",
+    "zeta_derivative-order1",
+)
+
+
 @some(CASES, 2)
 def test_jet_is_nested_jvp(case):
     args = precise(case)
@@ -62,6 +76,10 @@ def test_jet_is_nested_jvp(case):
     rng = np.random.default_rng(4)
     function = function_of(case, args, places)
     primals = [args[i] for i in places]
+    if f"{case.primitive}-{case.label}".startswith(NOT_SO_OFTEN):
+        with pytest.raises(errors.ArgumentError, match="none of this order"):
+            fnx.jet(function, tuple(primals), tuple([[x] * ORDER for x in primals]))
+        return
     series = [[random_like(rng, x.type) for _ in range(ORDER)] for x in primals]
 
     def along(t):
