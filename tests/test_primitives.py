@@ -213,7 +213,8 @@ def test_tangents_have_the_types_of_the_outputs(case: Case) -> None:
     for subset in subsets(places):
         tangents = tangents_at(case, args, subset)
         if case.primitive in NOT_DERIVED:
-            with pytest.raises(errors.ArgumentError, match="no rule is known|has none of this order"):
+            known = r"no rule is known|has none of this order"
+            with pytest.raises(errors.ArgumentError, match=known):
                 primitive.jvp(args, tangents, **case.params)
             continue
         pair = primitive.jvp(args, tangents, **case.params)
