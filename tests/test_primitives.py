@@ -76,6 +76,11 @@ NOT_HOLOMORPHIC |= {"cholesky", "qr", "geqrf", "householder_product", "ormqr"}
 NOT_HOLOMORPHIC |= {"eigh", "eig", "svd", "schur", "triangular_solve"}
 # Decompositions of which no derivative is known: they raise.
 NOT_DERIVED = {"hessenberg", "tridiagonal", "complex_digamma"}
+# Those whose derivatives have none, for some of their parameters.
+DERIVED_ONCE = {
+    *("igamma_grad_a", "random_gamma_grad", "hyp1f1", "hyp2f1"),
+    *("betainc_derivative", "zeta_derivative"),
+}
 
 
 def each(cases: Sequence[Any]) -> Callable[[Callable[[Any], None]], Any]:
@@ -271,7 +276,12 @@ def test_second_derivative_is_the_difference(case: Case) -> None:
     def first(values: list[Any]) -> Sequence[Any]:
         return push_forward(program, values, still)[0]
 
-    pairs = zip(*push_forward(program, inputs, directions), strict=True)
+    try:
+        pushed = push_forward(program, inputs, directions)
+    except errors.ArgumentError as error:
+        assert case.primitive in DERIVED_ONCE and "none of this order" in str(error)
+        return
+    pairs = zip(*pushed, strict=True)
     got = [zero_like(x) if t is None else t for x, t in pairs]
     assert_derivative(first, inputs, directions, got)
 
