@@ -37,7 +37,9 @@ from fnx.runtime.sharding import (
     current_mesh,
     full_spec,
     names_in,
+    spec_names,
 )
+from fnx.transforms.shard import part_type
 from fnx.tree import PyTreeDef
 
 _CACHE_SIZE = 4096
@@ -147,10 +149,8 @@ class Sharded:
         ins = tuple(
             [full_spec(s, x.shape, mesh, name, self._asker) for s, x, name in rows]
         )
-        types = [
-            x.type.with_shape(_part_shape(x.shape, spec, mesh))
-            for x, spec in zip(arrays, ins, strict=True)
-        ]
+        pairs = zip(arrays, ins, strict=True)
+        types = [part_type(x.type, spec, mesh.shape) for x, spec in pairs]
         shown = [f"{name} (a part, by shard_map)" for name in names]
 
         def run(parts: Sequence[Any]) -> Any:
@@ -191,8 +191,7 @@ class Sharded:
                         f"its spec {spec} has an entry for more axes than there are",
                     )
                 )
-            counts = [1] * len(type.shape)
-            found.append(full_spec(spec, _whole_shape(counts, spec, mesh), mesh, name))
+            found.append(spec_names(spec, len(type.shape)))
         return tuple(found)
 
     def _varying(
@@ -249,26 +248,6 @@ def _specs(
 
 def _is_spec(x: Any) -> bool:
     return x is None or isinstance(x, PartitionSpec)
-
-
-def _part_shape(shape: Sequence[int], spec: Any, mesh: Mesh) -> tuple[int, ...]:
-    sizes = mesh.shape
-    counts = [int(np.prod([sizes[name] for name in names])) for names in spec]
-    return tuple([n // count for n, count in zip(shape, counts, strict=True)])
-
-
-def _whole_shape(
-    shape: Sequence[int], spec: PartitionSpec, mesh: Mesh
-) -> tuple[int, ...]:
-    full = (*spec, *[None] * (len(shape) - len(spec)))
-    sizes = mesh.shape
-    found = []
-    for n, entry in zip(shape, full, strict=True):
-        names: tuple[Hashable, ...] = ()
-        if entry is not None:
-            names = entry if isinstance(entry, tuple) else (entry,)
-        found.append(n * int(np.prod([sizes[name] for name in names])))
-    return tuple(found)
 
 
 def shard_map(

@@ -27,7 +27,7 @@ from fnx.control.spmd import (
     as_one,
     is_small,
     names_of,
-    size_of,
+    whole,
 )
 from fnx.core import axes as named_axes
 from fnx.core.cache import cached
@@ -39,6 +39,7 @@ from fnx.runtime.backend import backend
 from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
 from fnx.runtime.processes import processes
+from fnx.runtime.sharding import part_index
 from fnx.transforms.combine import combined
 
 Index = tuple[Any, ...]  # `...`, so that it gives a view, and a slice for each axis
@@ -233,7 +234,7 @@ def places(types: Sequence[ArrayType], specs: Specs, axes: Axes) -> Reads:
     rows = list(zip(types, specs, strict=True))
     return tuple(
         [
-            tuple([_part(type.shape, spec, at, axes) for type, spec in rows])
+            tuple([_part(type, spec, at, axes) for type, spec in rows])
             for at in _grid(axes)
         ]
     )
@@ -246,17 +247,9 @@ def _grid(axes: Axes) -> list[dict[Hashable, int]]:
     return [dict(zip(names, place, strict=True)) for place in grid]
 
 
-def _part(
-    shape: tuple[int, ...], spec: Spec, at: dict[Hashable, int], axes: Axes
-) -> Index:
+def _part(part: ArrayType, spec: Spec, at: dict[Hashable, int], axes: Axes) -> Index:
     """Where the part of a replica lies in the whole array."""
-    index: list[Any] = [...]
-    for n, names in zip(shape, spec, strict=True):
-        number = 0
-        for name in names:
-            number = number * size_of((name,), axes) + at[name]
-        index.append(slice(number * n, number * n + n))
-    return tuple(index)
+    return (..., *part_index(whole(part, spec, axes).shape, spec, at, dict(axes)))
 
 
 def _is_first(spec: Spec, at: dict[Hashable, int]) -> bool:

@@ -330,6 +330,12 @@ def entry_names(entry: Any) -> tuple[Hashable, ...]:
     return entry if isinstance(entry, tuple) else (entry,)
 
 
+def spec_names(spec: PartitionSpec, ndim: int) -> tuple[tuple[Hashable, ...], ...]:
+    """For each axis of an array of that rank the names of those that cut it."""
+    entries = [entry_names(entry) for entry in spec]
+    return (*entries, *[()] * (ndim - len(spec)))
+
+
 def names_in(
     spec: PartitionSpec, mesh: Mesh, asker: str, name: str
 ) -> tuple[Hashable, ...]:
@@ -369,8 +375,7 @@ def full_spec(
                 f"its spec {spec} has an entry for more axes than there are",
             )
         )
-    entries = [entry_names(entry) for entry in spec]
-    found = (*entries, *[()] * (len(shape) - len(spec)))
+    found = spec_names(spec, len(shape))
     sizes = mesh.shape
     for axis, (n, names) in enumerate(zip(shape, found, strict=True)):
         count = math.prod([sizes[name] for name in names])
