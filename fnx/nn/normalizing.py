@@ -53,8 +53,8 @@ def _argument(
 
 def _bounded(x: Array) -> Array:
     """X with the largest number for inf: what is infinitely likely shares equally."""
-    infinity = ml_dtypes.finfo(x.dtype).max
-    return ops.clamp(-math.inf, x, float(infinity))
+    largest = float(ml_dtypes.finfo(x.dtype).max)
+    return select(eq(x, math.inf), largest, x)
 
 
 def _shifted(x: Array, axes: Axes) -> tuple[Array, Array, Array]:
