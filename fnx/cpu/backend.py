@@ -25,12 +25,14 @@ from fnx.cpu.effort import rounds
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
+from fnx.cpu.gemm import gemm_address
 from fnx.cpu.library import (
     BLAS_BEGIN,
     BLAS_END,
     blas_address,
     blas_threads_address,
 )
+from fnx.cpu.products import OWN
 from fnx.cpu.python import CALL, SERVE
 from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import divided, run_address
@@ -142,6 +144,8 @@ class _NativePlan:
             return run_address()
         if symbol in (BLAS_BEGIN, BLAS_END):
             return blas_threads_address(symbol)
+        if symbol in OWN:
+            return gemm_address(OWN[symbol])
         return blas_address(symbol)
 
     def __call__(

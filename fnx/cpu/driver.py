@@ -2,10 +2,10 @@
 
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
-`emit.py` prints, matrix products are calls of BLAS, kernels of the user's are calls of
-where they are (never kept on disk). Host steps are calls of LAPACK, or call Python, and
-end the run when that fails (`python.py`). The plans that branches and loops hold are
-printed in their place. Next on the walk: `flow.py`, then `backend.py`.
+`emit.py` prints, matrix products are calls of `gemm.py` and BLAS, kernels of the user's
+are calls of where they are (never kept on disk). Host steps are calls of LAPACK, or
+call Python, and end the run when that fails (`python.py`). The plans that branches and
+loops hold are printed in their place. Next on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fnx.cpu.lapack_table import (
     routine_text,
 )
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
-from fnx.cpu.products import product_text, rounds_and_chunk, routine
+from fnx.cpu.products import is_own, product_text, rounds_and_chunk, routine
 from fnx.cpu.python import define
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
@@ -338,7 +338,8 @@ class Driver:
     def matmul(self, step: MatmulStep) -> None:
         """The pieces of matrix products, which threads share where there are many."""
         function = self.function
-        function.one_blas_thread()
+        if _calls_blas(step):
+            function.one_blas_thread()
         if function.operands is None:
             function.operands = function.array(3)
         operands = function.operands
@@ -346,7 +347,7 @@ class Driver:
             function.put(operands, number, self.pointer(place))
         name = self.product(step)
         rounds, chunk = rounds_and_chunk(step.product)
-        if chunk < rounds and has_pool() and has_set_threads():
+        if chunk < rounds and has_pool() and (is_own(step) or has_set_threads()):
             function.external(RUN, "void", "ptr, ptr, i64, i64")
             call = f"@{RUN}(ptr @{name}, ptr {operands}, i64 {rounds}, i64 {chunk})"
         else:
@@ -392,7 +393,8 @@ class Driver:
         name = products.get(key)
         if name is None:
             name = products[key] = f"product{len(products)}"
-            function.external(routine(step), "void", ", ".join(["ptr"] * 13))
+            symbol, parameters = routine(step)
+            function.external(symbol, "void", parameters)
             umin = "declare i64 @llvm.umin.i64(i64, i64)"
             function.module.declare("llvm.umin.i64", umin)
             function.module.define(product_text(step, name, self.constant))
@@ -410,9 +412,9 @@ _ANY = Place("any", 0)
 
 
 def _calls_blas(step: Step) -> bool:
-    return isinstance(step, MatmulStep) or (
-        isinstance(step, HostStep) and is_native(step)
-    )
+    if isinstance(step, MatmulStep):
+        return not is_own(step)
+    return isinstance(step, HostStep) and is_native(step)
 
 
 def _loaded(name: str, array: str, slot: int) -> list[str]:

@@ -17,11 +17,12 @@ NANOSECONDS = 0.25
 """About what one unit of the schedule's costs takes: an instruction with its share of
 waiting for memory."""
 
-LEAST = 50_000
+LEAST = 20_000
 """The nanoseconds of work that are shared at least. A worker that is awake is there in
-two microseconds, but one that is parked takes ten, and forty on a virtual machine."""
+two microseconds, as in a loop whose steps are shared; one that is parked takes ten, and
+forty on a virtual machine, when the caller has done all."""
 
-CHUNK = 12_500
+CHUNK = 10_000
 """The nanoseconds that a chunk takes at least: many times what taking one costs."""
 
 MOST_CHUNKS = 256

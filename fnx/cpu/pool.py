@@ -12,7 +12,7 @@ the walk, compiles the text once a process.
 How it works. `job` is a number that is odd while a job may be joined (its upper half),
 and how many workers have joined (its lower half): joining and closing are one atomic
 operation each, so a worker that wakes too late finds the job closed and touches nothing
-of it. A worker without work looks for some for a few microseconds, then parks in its
+of it. A worker without work looks for some for a while, then parks in its
 own slot, under its own lock; the caller opens the job first and looks for parked
 workers afterwards, a worker says that it parks first and looks for a job afterwards, so
 no wake-up is lost. Who finds the pool busy runs all rounds by itself. Ending the pool
@@ -25,8 +25,9 @@ import platform
 
 from fnx.cpu.threads import MOST_THREADS
 
-SPINS = 200
-"""How often a worker looks for another job before it parks: a few microseconds."""
+SPINS = 1000
+"""How often a worker looks for another job before it parks: some ten microseconds, as
+long as the steps of a loop that it does not share."""
 
 PATIENCE = 2000
 """How often a caller looks whether the others are done before it parks: longer than any

@@ -1,11 +1,11 @@
-"""Matrix products: a function of machine code for each kind of product, over BLAS.
+"""Matrix products: a function of machine code for each kind of product.
 
 Receives a `MatmulStep`; gives the text of `void name(ptr context, i64 begin, i64 end)`,
 which computes some of the product's pieces, so that the thread pool shares them like
 the rounds of a loop. The context holds the addresses of out, x and y. A piece is a
 block of the output, cut by its shape and the number of the machine's processors, and
-BLAS computes it on one thread: results do not depend on the number of threads.
-Next on the walk: `driver.py`.
+one thread computes it: small products by `gemm.py`, large ones by BLAS. Results do not
+depend on the number of threads. Next on the walk: `driver.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fnx.cpu.gemm import tile
 from fnx.cpu.threads import cpus
 from fnx.records import record
 from fnx.runtime.plan import MatmulStep, Matrices, Product
@@ -42,9 +43,30 @@ _GEMM = {
 }
 
 
-def routine(step: MatmulStep) -> str:
-    """The BLAS routine for a product."""
-    return _GEMM[step.dtype.name][0]
+SMALL = 2**28
+"""Multiply-adds, times the bytes of an element, of a product of which BLAS's packing
+shows; it computes larger ones as fast as anything."""
+
+# The functions of `gemm.py`, by the name that plans have for them.
+OWN = {"fnx_gemm_float32": "float32", "fnx_gemm_float64": "float64"}
+
+
+def is_own(step: MatmulStep) -> bool:
+    """Whether `gemm.py` computes a product: small, but some tiles, of a known type."""
+    shape = tile(step.dtype.name)
+    m, n, k = step.product.m, step.product.n, step.product.k
+    if shape is None or m < shape.rows or n < shape.lanes:
+        return False
+    return m * n * k * step.dtype.itemsize <= SMALL
+
+
+def routine(step: MatmulStep) -> tuple[str, str]:
+    """The function that computes pieces of a product, and its parameters."""
+    if is_own(step):
+        sizes = ["i64"] * 3
+        matrices = ["ptr, i64", *["ptr, i64, i64"] * 2]
+        return f"fnx_gemm_{step.dtype.name}", ", ".join([*matrices, *sizes])
+    return _GEMM[step.dtype.name][0], ", ".join(["ptr"] * 13)
 
 
 @record
@@ -108,11 +130,7 @@ def rounds_and_chunk(product: Product) -> tuple[int, int]:
 def product_text(
     step: MatmulStep, name: str, constant: Callable[[str, str], str]
 ) -> str:
-    """The function; `constant` gives the name of a number in memory.
-
-    Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ.
-    """
-    blas, type_, one, zero = _GEMM[step.dtype.name]
+    """The function; `constant` gives the name of a number in memory."""
     product = step.product
     blocks = cut(product.m, product.n, product.k, cpus())
     addresses = [
@@ -122,7 +140,7 @@ def product_text(
     ]
     lines = _place_in_stack(product.batch) + [row for rows in addresses for row in rows]
     body = "\n  ".join(lines)
-    order = {False: constant("i8", str(ord("N"))), True: constant("i8", str(ord("T")))}
+    call = _own_call(step) if is_own(step) else _blas_call(step, constant)
     return f"""
 define internal void @{name}(ptr %context, i64 %begin, i64 %end) {{
 entry:
@@ -145,13 +163,41 @@ next:
   %column = mul i64 %across, {blocks.columns}
   %rows.left = sub i64 {product.m}, %row
   %rows.here = call i64 @llvm.umin.i64(i64 %rows.left, i64 {blocks.rows})
-  %rows.short = trunc i64 %rows.here to i32
-  store i32 %rows.short, ptr %rows
   %columns.left = sub i64 {product.n}, %column
   %columns.here = call i64 @llvm.umin.i64(i64 %columns.left, i64 {blocks.columns})
+  {body}
+  {call}
+  %after = add i64 %round, 1
+  %more = icmp ult i64 %after, %end
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}}"""
+
+
+def _own_call(step: MatmulStep) -> str:
+    """A call of our function for a piece."""
+    product = step.product
+    operands = [f"ptr %out.here, i64 {product.out.leading}"]
+    for name, matrices in (("x", product.x), ("y", product.y)):
+        strides = [f"i64 {stride}" for stride in _strides(matrices)]
+        operands.append(f"ptr %{name}.here, {', '.join(strides)}")
+    sizes = f"i64 %rows.here, i64 %columns.here, i64 {product.k}"
+    return f"call void @{routine(step)[0]}({', '.join(operands)}, {sizes})"
+
+
+def _blas_call(step: MatmulStep, constant: Callable[[str, str], str]) -> str:
+    """A call of BLAS for a piece.
+
+    Row-major out = x @ y is column-major outᵀ = yᵀ @ xᵀ.
+    """
+    blas, type_, one, zero = _GEMM[step.dtype.name]
+    product = step.product
+    order = {False: constant("i8", str(ord("N"))), True: constant("i8", str(ord("T")))}
+    return f"""%rows.short = trunc i64 %rows.here to i32
+  store i32 %rows.short, ptr %rows
   %columns.short = trunc i64 %columns.here to i32
   store i32 %columns.short, ptr %columns
-  {body}
   call void @{blas}(
     ptr {order[product.y.transposed]}, ptr {order[product.x.transposed]},
     ptr %columns, ptr %rows, ptr {constant("i32", str(product.k))},
@@ -159,13 +205,7 @@ next:
     ptr %y.here, ptr {constant("i32", str(product.y.leading))},
     ptr %x.here, ptr {constant("i32", str(product.x.leading))},
     ptr {constant(type_, zero)},
-    ptr %out.here, ptr {constant("i32", str(product.out.leading))})
-  %after = add i64 %round, 1
-  %more = icmp ult i64 %after, %end
-  br i1 %more, label %next, label %done
-done:
-  ret void
-}}"""
+    ptr %out.here, ptr {constant("i32", str(product.out.leading))})"""
 
 
 def _place_in_stack(batch: tuple[int, ...]) -> list[str]:
@@ -180,6 +220,12 @@ def _place_in_stack(batch: tuple[int, ...]) -> list[str]:
     return [*lines, f"%axis0 = add i64 {left}, 0"]
 
 
+def _strides(matrices: Matrices) -> tuple[int, int]:
+    """The strides of a row and of a column."""
+    leading = matrices.leading
+    return (1, leading) if matrices.transposed else (leading, 1)
+
+
 def _address(
     name: str,
     matrices: Matrices,
@@ -187,8 +233,7 @@ def _address(
     moves: tuple[str | None, str | None],
 ) -> list[str]:
     """Where the piece begins in an array: at which row and column, if these move."""
-    strides = [1, matrices.leading] if matrices.transposed else [matrices.leading, 1]
-    steps = list(zip(moves, strides, strict=True))
+    steps = list(zip(moves, _strides(matrices), strict=True))
     steps += [(f"axis{n}", stride) for n, stride in enumerate(matrices.strides)]
     lines, total = [], str(matrices.offset)
     for index, stride in steps:

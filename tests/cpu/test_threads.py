@@ -99,7 +99,7 @@ def test_blas_has_its_threads_back():
     set_threads = library._set_threads()
     set_threads(2)
     f = fnx.jit(lambda x: fnp.sort(x @ x) @ x)  # a step in Python between two products
-    x = np.ones((60, 60), np.float32)
+    x = np.ones((60, 60), np.complex64)
     for _ in range(3):
         np.testing.assert_allclose(f(x), 3600.0)
     assert set_threads(2) == 2  # gives how many there were
@@ -126,7 +126,7 @@ def test_plans_that_run_at_once_all_have_one_blas_thread():
 # ---------------------------------------------------------------- the grain
 
 
-@pytest.mark.parametrize("nanoseconds", [0.0, 1e3, 49_999.0])
+@pytest.mark.parametrize("nanoseconds", [0.0, 1e3, 19_999.0])
 def test_little_work_is_not_cut(nanoseconds):
     assert grain.cut(10_000, 8, nanoseconds) is None
 
