@@ -118,7 +118,11 @@ def _widths(loop: Loop) -> list[int]:
     contiguous = all(_is_contiguous(stmt, index) for stmt in stmts)
     most = _most_registers(loop, len(varying), width) if contiguous else 1
     widths = {_at_most(width * n, loop.extent) for n in (1, 2, 4, 8) if n <= most}
-    return sorted(widths - {1})
+    # Half of the smallest register is no vector for a fold: its lanes are combined by
+    # more instructions than it saves, and a loop around it, which could have kept its
+    # elements apart in registers, waits for them in memory.
+    least = REGISTER // 2 // max(sizes, default=8) if loop.folds else 2
+    return sorted(n for n in widths if n >= max(least, 2))
 
 
 def _most_registers(loop: Loop, operations: int, width: int) -> int:

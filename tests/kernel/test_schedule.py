@@ -157,6 +157,17 @@ def test_softmax_over_columns_has_lanes_over_columns():
     ]
 
 
+@pytest.mark.parametrize(("columns", "lanes"), [(3, 1), (4, 4), (7, 4), (8, 8)])
+def test_folds_of_a_few_elements_have_no_lanes(columns, lanes):
+    k = KernelBuilder()
+    x, y = k.buffer("x", F32, 3 * columns, "in"), k.buffer("y", F32, 3, "out")
+    (i,) = k.domain((3,))
+    at = k.fold("add", "row", [columns], lambda m: k.load(x, i * columns + m[0]))
+    k.store(y, i, at)
+    kernel = k.finish("few")
+    assert skeleton(kernel) == ["3 by 1", f"  {columns} by {lanes} add"]
+
+
 def test_independent_folds_share_a_loop():
     def stages(k, at, j):
         total = k.fold("add", "row", [1000], lambda m: at(m[0]))
