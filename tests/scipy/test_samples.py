@@ -43,6 +43,37 @@ def test_multivariate_normal():
         ours.logpdf(x, mean, SPREAD, True)
 
 
+def test_multivariate_normal_of_many_dimensions():
+    n = 11
+    half = RNG.standard_normal((2, n, n))
+    many = half @ half.swapaxes(1, 2) + np.eye(n)
+    x, mean = RNG.standard_normal((4, 1, n)), RNG.standard_normal(n)
+    theirs, ours = scipy.stats.multivariate_normal, stats.multivariate_normal
+    want = [theirs.logpdf(x[:, 0], mean, spread) for spread in many]
+    np.testing.assert_allclose(ours.logpdf(x, mean, many), np.transpose(want), 1e-12)
+    got = fnx.jit(ours.logpdf)(x, mean, many[0])
+    np.testing.assert_allclose(got[:, 0], want[0], 1e-12)
+    check_grads(lambda x, mean: ours.logpdf(x, mean, many[1]), (x, mean), 2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_multivariate_normal_of_narrow_numbers(dtype):
+    x, mean = np.array([[0.5, -1, 2]]), np.zeros(3)
+    want = scipy.stats.multivariate_normal.logpdf(x, mean, SPREAD)
+    args = [fnp.asarray(each, dtype) for each in (x, mean, SPREAD)]
+    got = stats.multivariate_normal.logpdf(*args)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype("float64"), [want], 0.05)
+
+
+def test_a_covariance_has_symmetric_derivatives(jax):
+    point = np.array([0.5, -1, 2])
+    got = fnx.grad(stats.multivariate_normal.logpdf, 2)(point, 0 * point, SPREAD)
+    theirs = jax.scipy.stats.multivariate_normal.logpdf
+    want = jax.grad(theirs, 2)(point, 0 * point, SPREAD)
+    np.testing.assert_allclose(got, want, 1e-11, 1e-12)
+
+
 def test_dirichlet():
     alpha = np.array([0.4, 5.0, 15.0])
     x = np.array([[0.2, 0.05], [0.2, 0.15], [0.6, 0.8]])
@@ -96,6 +127,13 @@ def test_density_estimates(method, weighted):
     np.testing.assert_allclose(
         ours.integrate_box_1d(-1.0, 0.5), theirs.integrate_box_1d(-1.0, 0.5), 1e-12
     )
+
+
+def test_density_estimates_of_many_dimensions():
+    data, x = RNG.standard_normal((9, 30)), RNG.standard_normal((9, 4))
+    theirs, ours = scipy.stats.gaussian_kde(data), stats.gaussian_kde(data)
+    np.testing.assert_allclose(ours.logpdf(x), theirs.logpdf(x), 1e-10)
+    np.testing.assert_allclose(ours.inv_cov, theirs.inv_cov, 1e-9, 1e-12)
 
 
 def test_density_estimates_are_pytrees_and_differentiable():

@@ -14,7 +14,7 @@ from typing import Any
 from fnx import dtypes, errors, random, tree
 from fnx.core.array import Array
 from fnx.nn import logsumexp
-from fnx.numpy import contractions, joining, reductions, shaping, ufuncs
+from fnx.numpy import contractions, reductions, shaping, ufuncs
 from fnx.numpy.operands import ArrayLike, as_array, promoted, typed
 from fnx.scipy.special import ndtr
 from fnx.scipy.stats import covariance as triangles
@@ -135,8 +135,8 @@ class gaussian_kde:
     def _squares(self, x: ArrayLike) -> tuple[Array, Array]:
         """The squared distances from the data, and the logarithm of the norm."""
         points = self._points(x)
-        rows = triangles.factor(self.covariance)
-        return _distances(rows, points, self.dataset), _log_norm(rows)
+        triangle = triangles.factor(self.covariance)
+        return _distances(triangle, points, self.dataset), _log_norm(triangle)
 
     def _points(self, x: ArrayLike) -> Array:
         points = _columns(as_array("gaussian_kde", x))
@@ -164,9 +164,9 @@ class gaussian_kde:
         return self._convolved(center[:, None], self.covariance + spread)[0]
 
     def _convolved(self, centers: Array, spread: Array) -> Array:
-        rows = triangles.factor(spread)
-        squares = _distances(rows, centers, self.dataset)
-        terms = ufuncs.exp(-0.5 * squares - _log_norm(rows)) * self.weights
+        triangle = triangles.factor(spread)
+        squares = _distances(triangle, centers, self.dataset)
+        terms = ufuncs.exp(-0.5 * squares - _log_norm(triangle)) * self.weights
         return reductions.sum(terms, axis=1)
 
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
@@ -211,11 +211,9 @@ class gaussian_kde:
         chosen_key, noise_key = random.split(key)
         chosen = random.choice(chosen_key, self.n, shape, p=self.weights)
         noise = random.normal(noise_key, (*shape, self.d), self.dataset.dtype)
-        parts = [
-            sum((noise[..., j] * entry for j, entry in enumerate(row)), 0.0)
-            for row in triangles.factor(self.covariance)
-        ]
-        return self.dataset[:, chosen] + joining.stack(parts)
+        triangle = triangles.factor(self.covariance)
+        moves = contractions.matmul(noise, shaping.transpose(triangle))
+        return self.dataset[:, chosen] + shaping.moveaxis(moves, -1, 0)
 
 
 def _columns(x: Array) -> Array:
@@ -223,16 +221,12 @@ def _columns(x: Array) -> Array:
     return x if x.ndim == 2 else shaping.reshape(x, (1, -1))
 
 
-def _distances(rows: list[list[Array]], x: Array, data: Array) -> Array:
+def _distances(triangle: Array, x: Array, data: Array) -> Array:
     """Squared distances between the columns of two arrays, in units of a covariance."""
-    size = len(rows)
-    apart = [x[i][:, None] - data[i][None, :] for i in range(size)]
-    total: Any = 0.0
-    for white in triangles.whitened(rows, apart):
-        total = total + white * white
-    return total
+    apart = [row[:, None] - other[None, :] for row, other in zip(x, data, strict=True)]
+    return triangles.squared_length(triangle, apart)
 
 
-def _log_norm(rows: list[list[Array]]) -> Array:
-    size = len(rows)
-    return triangles.log_determinant(rows) + 0.5 * size * math.log(2 * math.pi)
+def _log_norm(triangle: Array) -> Array:
+    size = triangle.shape[-1]
+    return triangles.log_determinant(triangle) + 0.5 * size * math.log(2 * math.pi)

@@ -20,7 +20,7 @@ from fnx.core.array import Array
 from fnx.numpy import operands, reductions
 from fnx.numpy.operands import ArrayLike, typed
 from fnx.ops import elementwise as ops
-from fnx.scipy.stats.covariance import factor, log_determinant, whitened
+from fnx.scipy.stats.covariance import factor, log_determinant, squared_length
 
 
 @becomes_native
@@ -55,12 +55,10 @@ def logpdf(
     if covariance.shape[-2:] != (size, size):
         raise _mismatch(center, covariance)
     apart = point - center
-    rows = factor(covariance)
-    white = whitened(rows, [apart[..., i] for i in range(size)])
-    square = white[0] * white[0]
-    for each in white[1:]:
-        square = square + each * each
-    return -0.5 * square - log_determinant(rows) - 0.5 * size * math.log(2 * math.pi)
+    triangle = factor(covariance)
+    square = squared_length(triangle, [apart[..., i] for i in range(size)])
+    norm = log_determinant(triangle) + 0.5 * size * math.log(2 * math.pi)
+    return -0.5 * square - norm
 
 
 def _mismatch(mean: Array, other: Array) -> errors.ShapeError:
