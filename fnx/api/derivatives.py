@@ -24,15 +24,17 @@ from fnx.api.arguments import (
 )
 from fnx.api.tangents import filled, moves, read
 from fnx.control.call import spread
-from fnx.core.program import Program, Var
+from fnx.core.program import Eqn, Program, Var, sub_programs
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.transforms.jvp import jvp_program
-from fnx.transforms.rewrite import Mask
+from fnx.transforms.rewrite import Mask, alone
 from fnx.transforms.split import linearize_program
 from fnx.transforms.transpose import transpose_program
 from fnx.tree import Partial, PyTreeDef
+
+PRODUCT = "it multiplies what depends on them"
 
 
 @record
@@ -336,14 +338,34 @@ def check_linear(what: str, program: Program, fixed: int, fix: str = "") -> None
     """
     touched: set[Var] = set(program.inputs[fixed:])
     for eqn in program.eqns:
-        if touched.isdisjoint(a for a in eqn.inputs if isinstance(a, Var)):
+        moving = [a in touched for a in eqn.inputs]
+        if not any(moving):
             continue
         touched.update(eqn.outputs)
-        reaching = any(dtypes.is_inexact(v.type.dtype) for v in eqn.outputs)
-        if reaching and not eqn.primitive.linear:
-            place = f" at {eqn.source}" if eqn.source else ""
+        if not any(dtypes.is_inexact(v.type.dtype) for v in eqn.outputs):
+            continue
+        place = f" at {eqn.source}" if eqn.source else ""
+        if not eqn.primitive.linear:
             reason = f"it applies {eqn.primitive.name} to them{place}"
             raise not_linear(what, reason, fix)
+        if _multiplies(eqn, moving):
+            raise not_linear(what, PRODUCT + place, fix)
+
+
+def _multiplies(eqn: Eqn, moving: Sequence[bool]) -> bool:
+    """Whether an equation needs the value of what moves: its transpose rule says so."""
+    if any(sub_programs(eqn)):
+        return False  # a loop may be linear and have no transpose
+    program = alone(eqn.primitive, eqn.inputs, eqn.params)
+    rows = zip(eqn.inputs, moving, strict=True)
+    linear = tuple([moves for atom, moves in rows if isinstance(atom, Var)])
+    try:
+        transpose_program(program, linear, (True,) * len(eqn.outputs))
+    except errors.MissingRule:
+        return False
+    except (errors.ArgumentError, AttributeError):
+        return True
+    return False
 
 
 def _check_multilinear(what: str, linear: LinearMap, fix: str) -> None:
@@ -354,7 +376,7 @@ def _check_multilinear(what: str, linear: LinearMap, fix: str) -> None:
     try:
         linear.transposed()
     except (errors.ArgumentError, AttributeError) as error:
-        raise not_linear(what, "it multiplies what depends on them", fix) from error
+        raise not_linear(what, PRODUCT, fix) from error
 
 
 def not_linear(what: str, reason: str, fix: str = "") -> Exception:

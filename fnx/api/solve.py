@@ -61,7 +61,8 @@ def custom_linear_solve(
     Raises `TreeError` or `ShapeError` where `matvec(b)` or the solution differ from
     `b`, `DTypeError` where `b` has an integer leaf, `ArgumentError` where `matvec` is
     not linear, and in reverse mode if there is nothing that solves the transposed
-    system.
+    system. Outside of every trace only the value is asked for: then `solve` is
+    believed, and nothing looks at `matvec`.
 
     >>> import fnx, numpy as np
     >>> def solution(d, b):

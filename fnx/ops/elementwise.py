@@ -257,7 +257,9 @@ class _Div(Smooth):
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Sequence[Any]:
         """Linear in x."""
-        return (div(ct, y) if is_linear(x) else None, None)
+        if is_linear(y):
+            raise errors.ArgumentError("div: it is not linear in what it divides by")
+        return div(ct, y), None
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any

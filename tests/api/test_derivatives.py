@@ -217,6 +217,11 @@ BAD = {
         errors.ArgumentError,
         r"not linear",
     ),
+    "transpose of a quotient": (
+        lambda: fnx.linear_transpose(lambda x: 2.0 / x, 1.0),
+        errors.ArgumentError,
+        r"not linear in its arguments: it multiplies what depends on them at .*2.0 / x",
+    ),
     "transpose of integers": (
         lambda: fnx.linear_transpose(lambda n: n, 1),
         errors.DTypeError,

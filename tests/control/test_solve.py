@@ -252,6 +252,24 @@ def test_a_solver_in_numpy_where_values_are_known():
         fnx.jit(f)(a)
 
 
+def test_a_matvec_may_hold_a_loop_that_has_no_transpose():
+    def matvec(x):
+        def double(state):
+            return state[0] + 1, 2 * state[1]
+
+        return lax.while_loop(lambda state: state[0] < 3, double, (0, x))[1]
+
+    def f(b):
+        return lax.custom_linear_solve(matvec, b, lambda mv, b: b / 8, symmetric=True)
+
+    close(fnx.jit(f)(B), B / 8)
+    close(fnx.jacfwd(f)(B), np.eye(4) / 8)
+
+
+def test_outside_of_a_trace_the_solver_is_believed():
+    assert lax.custom_linear_solve(lambda x: x * x, 4.0, lambda mv, b: b**0.5) == 2
+
+
 # ---------------------------------------------------------------- mistakes
 
 
@@ -284,6 +302,27 @@ BAD = {
         ),
         errors.ArgumentError,
         "custom_linear_solve: <lambda> is not linear in its arguments: it multiplies",
+    ),
+    "matvec is quadratic, and nothing is transposed": (
+        lambda: traced(lambda b: lax.custom_linear_solve(lambda x: x * x, b, direct)),
+        errors.ArgumentError,
+        r"<lambda> is not linear .*: it multiplies what depends on them at .*x \* x",
+    ),
+    "matvec is quadratic, and said to be symmetric": (
+        lambda: fnx.grad(
+            lambda b: lax.custom_linear_solve(
+                lambda x: x @ x * x, b, direct, symmetric=True
+            ).sum()
+        )(B),
+        errors.ArgumentError,
+        "<lambda> is not linear in its arguments: it multiplies",
+    ),
+    "matvec divides by its argument": (
+        lambda: fnx.jacfwd(
+            lambda b: lax.custom_linear_solve(lambda x: 2 / x, b, direct)
+        )(3.0),
+        errors.ArgumentError,
+        "<lambda> is not linear in its arguments: it multiplies",
     ),
     "matvec changes the shape": (
         lambda: traced(
