@@ -136,13 +136,35 @@ def _clz(x: Array) -> Array:
 def _fma(x: Array, y: Array, z: Array) -> Array:
     """x*y + z rounded once.
 
-    The product is exact in pieces of a wider type; the sum is made in the wider type
-    and rounded to odd, after which rounding to nearest is right (Boldo
-    and Melquiond 2008).
-    Double precision needs an extended `np.longdouble`, as on x86.
+    In a wider type both ends of what the exact value may be are mostly rounded to the
+    same number. Double precision needs an extended `np.longdouble`, as on x86.
     """
-    x, y, z = np.broadcast_arrays(x, y, z)
-    wide = np.dtype(np.float64 if x.dtype == dtypes.float32 else np.longdouble)
+    wide, slack = _WIDER[x.dtype]
+    product = x.astype(wide) * y.astype(wide)
+    total = product + z.astype(wide)
+    error = (np.abs(product) + np.abs(total)) * slack
+    low = np.asarray((total - error).astype(x.dtype))
+    certain = (low == (total + error).astype(x.dtype)) & (low != 0)
+    if not certain.all():
+        rest = ~certain
+        low[rest] = _exact_fma(*[a[rest] for a in np.broadcast_arrays(x, y, z)])
+    return low
+
+
+# A wider type, and more than its sums and products are off, relative to their size.
+_WIDER: dict[DType, tuple[DType, Any]] = {
+    dtypes.float32: (np.dtype(np.float64), 2 * np.finfo(np.float64).eps),
+    dtypes.float64: (np.dtype(np.longdouble), 2 * np.finfo(np.longdouble).eps),
+}
+
+
+def _exact_fma(x: Array, y: Array, z: Array) -> Array:
+    """x*y + z, where a wider type is not enough, or there is no sign of zero.
+
+    The product is exact in pieces of the wider type; the sum is made in it and rounded
+    to odd, after which rounding to nearest is right (Boldo and Melquiond 2008).
+    """
+    wide, _ = _WIDER[x.dtype]
     pieces = [z.astype(wide)]
     for a in _halves(x) if x.dtype == dtypes.float64 else (x,):
         for b in _halves(y) if x.dtype == dtypes.float64 else (y,):

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -273,3 +274,21 @@ def test_fma_rounds_once(dtype):
     assert (
         TABLE["fma"].numpy(dtype(1), dtype(1), dtype(epsilon / 2) * (1 + epsilon)) > 1
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fma_gives_the_nearest_number(dtype):
+    """Also where the product and the last operand nearly cancel, or are halfway."""
+    rng, eps = np.random.default_rng(5), np.finfo(dtype).eps
+    x, y, z = rng.standard_normal((3, 300)).astype(dtype)
+    z[100:200] = -(x * y)[100:200] * (1 + eps * rng.integers(-2, 3, 100)).astype(dtype)
+    x[200:], y[200:] = 1 + eps * rng.integers(0, 4, (2, 100))
+    z[200:] = eps / 2 * rng.integers(-3, 4, 100)
+    got = TABLE["fma"].numpy(x, y, z)
+    assert got.dtype == dtype
+    for each in zip(x, y, z, got, strict=True):
+        a, b, c, found = [Fraction(float(v)) for v in each]
+        exact, last = a * b + c, dtype(each[3])
+        gap = abs(exact - found)
+        for way in (-np.inf, np.inf):
+            assert gap <= abs(exact - Fraction(float(np.nextafter(last, dtype(way)))))
