@@ -27,6 +27,8 @@ from fnx.core.array import Array
 from fnx.core.primitive import LinearInput, MappedAxis, primitives
 from fnx.core.primitive import primitive as named
 from fnx.core.types import ArrayType
+from fnx.kernel import special as kernel_special
+from fnx.ops import special
 from fnx.runtime.array import from_numpy
 from fnx.testing.rules import own_primitives
 from tests.cases import BAD_CASES, CASES, BadCase, Case
@@ -97,6 +99,23 @@ def each(cases: Sequence[Any]) -> Callable[[Callable[[Any], None]], Any]:
         return pytest.mark.parametrize("name", groups)(run)
 
     return decorate
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _each_routine_runs_once() -> Iterator[None]:
+    """Of the same arguments: in NumPy a routine takes hundreds of rounds."""
+    known: dict[Any, Any] = {}
+
+    def evaluate(row: str, *args: Any) -> Any:
+        arrays = [np.asarray(x, np.float64) for x in args]
+        key = (row, *[(x.shape, x.tobytes()) for x in arrays])
+        if key not in known:
+            known[key] = kernel_special.evaluate(row, *arrays)
+        return known[key].copy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(special, "evaluate", evaluate)
+        yield
 
 
 def subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -209,6 +228,7 @@ def test_tangents_have_the_types_of_the_outputs(case: Case) -> None:
         i for i, x in enumerate(args) if isinstance(x, Array) and is_inexact(value(x))
     ]
     primitive = named(case.primitive)
+    expected = call(case, args)
     for subset in subsets(places):
         tangents = tangents_at(case, args, subset)
         if ORDERS.get(case.primitive) == 0:
@@ -217,7 +237,6 @@ def test_tangents_have_the_types_of_the_outputs(case: Case) -> None:
                 primitive.jvp(args, tangents, **case.params)
             continue
         pair = primitive.jvp(args, tangents, **case.params)
-        expected = call(case, args)
         for x, output, t in zip(
             expected, *[many(primitive, part) for part in pair], strict=True
         ):
