@@ -9,6 +9,7 @@ combine all of those, in their order. Used by `emit.py`; below it `threads.py`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -24,12 +25,12 @@ TURNS = 4
 """Turns of a warp whose reads may be under way together."""
 
 
-class Runs(Threads):
+class Runs(Threads, ABC):
     """A printer that knows loops with a run."""
 
+    @abstractmethod
     def body(self, body: Sequence[Stmt]) -> None:
         """Print statements in order."""
-        raise NotImplementedError
 
     def run_loop(self, loop: Loop, run: Run) -> None:
         """A loop over a run, if one begins here that the loop is for."""

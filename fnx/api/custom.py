@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ from fnx.transforms.rewrite import Mask
 from fnx.tree import PyTreeDef
 
 
-class Custom:
+class Custom(ABC):
     """What the two decorators share: the arguments, and methods."""
 
     kind = ""
@@ -52,11 +53,7 @@ class Custom:
         check_callable(self.kind, fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
-        named = _numbers(self.kind, fun, nondiff_argnames)
-        self.nondiff = (
-            *indices(self.kind, "nondiff_argnums", nondiff_argnums),
-            *named,
-        )
+        self.nondiff = fixed_places(self.kind, fun, nondiff_argnums, nondiff_argnames)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -95,16 +92,22 @@ class Custom:
             )
         return bound.args
 
+    @abstractmethod
     def _check_rule(self) -> None:
-        raise NotImplementedError
+        """Raises if no rule was given."""
 
+    @abstractmethod
     def _record(self, call: Call) -> Any:
-        raise NotImplementedError
+        """The outputs of an equation with the rule."""
 
 
-def _numbers(
-    asker: str, fun: Callable[..., Any], names: str | Sequence[str]
-) -> list[int]:
+def fixed_places(
+    asker: str,
+    fun: Callable[..., Any],
+    numbers: int | Sequence[int],
+    names: str | Sequence[str],
+) -> tuple[int, ...]:
+    """The places of a function's arguments that are not differentiated by."""
     many = (names,) if isinstance(names, str) else tuple(names)
     known = list(inspect.signature(fun).parameters) if many else []
     for name in many:
@@ -113,7 +116,8 @@ def _numbers(
                 f"{asker}: nondiff_argnames has {name!r}; the function takes "
                 f"{', '.join(known)}."
             )
-    return [known.index(name) for name in many]
+    named = [known.index(name) for name in many]
+    return (*indices(asker, "nondiff_argnums", numbers), *named)
 
 
 # ---------------------------------------------------------------- custom_jvp

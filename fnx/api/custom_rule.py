@@ -12,7 +12,7 @@ from typing import Any
 
 from fnx import dtypes, errors
 from fnx.api.arguments import TracedTree, check_callable, name_of
-from fnx.api.custom import Custom, custom_jvp, custom_vjp
+from fnx.api.custom import Custom, custom_jvp, custom_vjp, fixed_places
 from fnx.api.custom_call import Call
 from fnx.api.custom_vmap import custom_vmap
 from fnx.api.rules import cotangent_leaves
@@ -100,7 +100,7 @@ def custom_rule(
     if vmap is None:
         return inner
     outer = custom_vmap(inner)
-    outer.nondiff = Custom(fun, *nondiff).nondiff
+    outer.nondiff = fixed_places("custom_rule", fun, *nondiff)
     outer.def_vmap(vmap)
     return outer
 

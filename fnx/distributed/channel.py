@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -59,7 +60,7 @@ class Meeting:
         return int.from_bytes(made[:8], "little") >> 1
 
 
-class Channel:
+class Channel(ABC):
     """A process's hold of the others of its group.
 
     `members` are the numbers that the processes of the group have in the job, in the
@@ -81,29 +82,29 @@ class Channel:
 
     # ------------------------------------------------------------ what transports do
 
+    @abstractmethod
     def _exchange(self, sends: Buffers, receives: Buffers, patient: bool) -> None:
         """Sends buffers to ranks and fills others from ranks.
 
         Raises `Broken`. With `patient`, the others may be busy for a while yet, and
         what comes may be shorter than its buffer.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _listen(self) -> None:
         """Raises `Broken` if another process has said that it has failed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _tell(self, text: str) -> None:
         """Tells the others, as far as possible, why this process comes no more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _part(self, ranks: Sequence[int]) -> Channel:
         """The channel of these ranks; all others make theirs at the same time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _close(self) -> None:
         """Gives back what the transport holds; who waits for this process notices."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------ what users call
 

@@ -7,6 +7,7 @@ Next on the walk: `shape.py`, which defines the operations.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from fnx.kernel.expr import Const
 Ints = tuple[int, ...]
 
 
-class Rearrangement(Primitive):
+class Rearrangement(Primitive, ABC):
     """A linear operation whose output elements are elements of its one operand.
 
     A subclass gives the params of the same operation one axis up (`raised`).
@@ -33,13 +34,13 @@ class Rearrangement(Primitive):
     lanewise = True
     moves = True
 
+    @abstractmethod
     def raised(self, size: int, **params: Any) -> dict[str, Any]:
         """The params that leave a new leading axis of that size alone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def still(self, x: ArrayType, **params: Any) -> bool:
         """Whether every element stays where it is."""
-        raise NotImplementedError
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any

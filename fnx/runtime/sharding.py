@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
@@ -171,24 +172,24 @@ def _named(names: Any) -> tuple[Hashable, ...]:
 # ---------------------------------------------------------------- shardings
 
 
-class Sharding:
+class Sharding(ABC):
     """Where the parts of an array are."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def device_set(self) -> set[Device]:
         """The devices that have a part."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_fully_replicated(self) -> bool:
         """Whether every device has the whole array."""
-        raise NotImplementedError
 
+    @abstractmethod
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         """For each device the index of its part of an array of a shape."""
-        raise NotImplementedError
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         """The shape of a part of an array of a shape."""
