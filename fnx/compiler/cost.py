@@ -7,6 +7,7 @@ what the program says. Receives a `Plan`, gives `Cost`. Next on the walk: `pipel
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from fnx import dtypes
@@ -21,6 +22,7 @@ from fnx.compiler.step import (
     Plan,
     Step,
 )
+from fnx.core.layout import Matrices, Product
 from fnx.core.types import ArrayType
 from fnx.kernel.expr import Buffer, Expr, Fold, Load, Op, Scan
 from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
@@ -74,10 +76,10 @@ def step_cost(step: Step) -> Cost:
         case KernelStep(kernel):
             return kernel_cost(kernel)
         case MatmulStep(dtype, product=product, out_dtype=out_dtype):
-            m, n, k = product.m, product.n, product.k
-            nbytes = (m * k + k * n) * dtype.itemsize + m * n * out_dtype.itemsize
             each = 8 if dtype.kind == "c" else 2  # a product and a sum
-            return Cost(each * product.work, nbytes=product.stack * nbytes)
+            written = product.stack * product.m * product.n
+            nbytes = _read(product) * dtype.itemsize + written * out_dtype.itemsize
+            return Cost(each * product.work, nbytes=nbytes)
         case CopyStep(nbytes=nbytes):
             return Cost(nbytes=2 * nbytes)
         case HostStep(input_types=inputs, output_types=outputs):
@@ -89,6 +91,17 @@ def step_cost(step: Step) -> Cost:
             return Cost(*map(max, zip(*rows, strict=True)))
         case LoopStep():
             return _loop_cost(step)
+
+
+def _read(product: Product) -> int:
+    """The elements of both operands; of a matrix that several products take, once."""
+
+    def count(matrices: Matrices) -> int:
+        rows = zip(product.batch, matrices.strides, strict=True)
+        return math.prod([size for size, stride in rows if stride])
+
+    x, y = count(product.x) * product.m, count(product.y) * product.n
+    return product.k * (x + y)
 
 
 def _loop_cost(loop: LoopStep) -> Cost:

@@ -167,6 +167,14 @@ def test_bytes_by_hand():
     assert cost(lambda x, y: x @ y, *big)["bytes accessed"] == wanted
 
 
+def test_matrices_that_many_products_take_are_read_once():
+    each, shared = struct(5, 40, 50), struct(3, 50, 60)
+    found = cost(lambda x, y: x[:, None] @ y, each, shared)["bytes accessed"]
+    assert found == 4 * (5 * 40 * 50 + 3 * 50 * 60 + 15 * 40 * 60)
+    found = cost(lambda x, y: x @ y, struct(40, 50), shared)["bytes accessed"]
+    assert found == 4 * (40 * 50 + 3 * 50 * 60 + 3 * 40 * 60)
+
+
 def test_loops_count_their_rounds():
     x = struct(100)
 
