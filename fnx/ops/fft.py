@@ -43,6 +43,7 @@ class _Fft(OnHost):
 
     linear = True
     gathers = True
+    routine = "fft"
 
     def infer(self, x: ArrayType, *, kind: str, lengths: Ints, axes: Ints) -> ArrayType:
         """The type of the coefficients, or of the signal."""

@@ -174,6 +174,8 @@ STANDARD: dict[str, Standard] = KEPT | {
     "tanh_f64": Standard(fnp.tanh, (_of(1000, 1000, dtype=np.float64),)),
     "sin": Standard(fnp.sin, (_ROWS,)),
     "power": Standard(lambda x, y: x**y, (_ROWS, _ROWS)),
+    "fft": Standard(fnp.fft.fft, (_of(64, 74, dtype=np.complex64),)),
+    "rfft_f64": Standard(fnp.fft.rfft2, (_of(64, 5000, dtype=np.float64),)),
     "adam": Standard(adam, (*[_of(1_000_000)] * 4, np.float32(3))),
     "log_softmax_gradient": Standard(fnx.grad(first_class_loss), (_ROWS,)),
     "layer_norm_gradient": Standard(fnx.grad(squared_norm, (0, 1, 2)), _NORM),
