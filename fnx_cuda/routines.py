@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fnx.runtime.plan import HostStep, Place
+from fnx_cuda.decompositions import DECOMPOSITIONS
 from fnx_cuda.fft import fft_launches
 from fnx_cuda.instructions import Launch
 from fnx_cuda.ordering import Rows
@@ -59,6 +60,7 @@ _ROUTINES: dict[str, Callable[[HostStep, Work], list[Launch] | None]] = {
     "fft": fft_launches,
     "sort": _sort,
     "top_k": _top_k,
+    **DECOMPOSITIONS,
 }
 
 

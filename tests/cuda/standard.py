@@ -176,6 +176,12 @@ STANDARD: dict[str, Standard] = KEPT | {
     "power": Standard(lambda x, y: x**y, (_ROWS, _ROWS)),
     "fft": Standard(fnp.fft.fft, (_of(64, 74, dtype=np.complex64),)),
     "rfft_f64": Standard(fnp.fft.rfft2, (_of(64, 5000, dtype=np.float64),)),
+    "cholesky": Standard(fnp.linalg.cholesky, (_of(100, 100),)),
+    "solve_c128": Standard(
+        fnp.linalg.solve, (_of(100, 100, dtype=np.complex128), _of(100))
+    ),
+    "qr_c128": Standard(fnp.linalg.qr, (_of(100, 100, dtype=np.complex128),)),
+    "qr_c64": Standard(fnp.linalg.qr, (_of(100, 100, dtype=np.complex64),)),
     "adam": Standard(adam, (*[_of(1_000_000)] * 4, np.float32(3))),
     "log_softmax_gradient": Standard(fnx.grad(first_class_loss), (_ROWS,)),
     "layer_norm_gradient": Standard(fnx.grad(squared_norm, (0, 1, 2)), _NORM),
