@@ -62,7 +62,7 @@ for _shape, _axes in _SIGNALS:
                     _params(_kind, _lengths, _axes),
                     smooth=(0,),
                     linear=((0,),),
-                    ulp=64,  # some values are small beside the others
+                    ulp=128,  # some values are small beside the others
                     oracle=jax_fft if len(_axes) < 4 and _dtype == "c16" else None,
                 )
             )
