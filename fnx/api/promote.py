@@ -53,6 +53,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FIRST_GAP, _MOST_GAP = 16, 1024
 # So many forms of call are remembered for a function, and so many may have a path.
 _MOST_FORMS, _MOST_PATHS = 64, 32
+# So many bytes are kept of what calls without arrays give; more take long to fill.
+_MOST_CONSTANT = 1 << 16
 # Values that are the same if they are the same object (integers are compared).
 _FIXED = (bool, str, bytes, type(None), type(...), float, type, np.dtype)
 
@@ -124,7 +126,10 @@ class Function(functools.partial[Any]):
             log: list[Applied] = []
             with _recorded(log):
                 result = self.func(*args, **kwargs)
-            path = _tried(maker, self.func, formed, result, log)
+            if formed.values:
+                path = _tried(maker, self.func, formed, result, log)
+            else:
+                path = _constant_path(maker, formed, result)
             if path is None and formed.is_free:
                 # The numbers as they are, then.
                 fixed = _formed(args, kwargs, "")
@@ -161,6 +166,7 @@ def becomes_native(function: F) -> F:
     """Decorates a function of arrays whose repeated calls are to become native.
 
     It must be pure. Python numbers among its arguments count as a part of its form.
+    What it gives without any array is kept, and copied at every call.
     """
     return cast(F, Function(function))
 
@@ -260,7 +266,8 @@ def _formed(
     except _Formless:
         return None
     formed.args, formed.key = tuple(leaves), tuple(keys)
-    return formed if formed.arrays else None
+    is_constant = not formed.values and not formed.moves
+    return formed if formed.arrays or is_constant else None
 
 
 def _leaf(value: Any, formed: _Formed, keys: list[Any], numbers: bool) -> Any:
@@ -381,10 +388,36 @@ def _new_path(
     return None if replay is None else _path(maker, formed, replay, leaves, out_tree)
 
 
+def _constant_path(maker: NativeCalls, formed: _Formed, result: Any) -> CallPath | None:
+    """A path for calls without an array or a number that may be another one.
+
+    What such a call gives is always the same; arrays are copied, since their memory
+    may be donated.
+    """
+    leaves, out_tree = tree.flatten(result)
+    if not is_plain(out_tree) or any(type(x) is not ConcreteArray for x in leaves):
+        return None
+    if sum([x.nbytes for x in leaves]) > _MOST_CONSTANT:
+        return None
+    kept = [(x._numpy().copy(), x.type) for x in leaves]
+
+    def made() -> Any:
+        arrays = [making.wrap(data.copy(), type_) for data, type_ in kept]
+        return arrays[0] if single else out_tree.unflatten(arrays)
+
+    single = out_tree.is_leaf()
+    return maker.calling_path(_call_form(formed, Called(made, ())), ())
+
+
 def _type(array: Any) -> ArrayType:
     if isinstance(array, ConcreteArray):
         return array.type
     return ArrayType(array.shape, as_dtype(array.dtype))
+
+
+def _call_form(formed: _Formed, result: Any) -> CallForm:
+    settings = default_bits(), config.strong_zero
+    return CallForm(formed.args, formed.names, result, (), *settings)
 
 
 def _path(
@@ -394,10 +427,7 @@ def _path(
     leaves: Sequence[ConcreteArray],
     out_tree: Any,
 ) -> CallPath | None:
-    def form(result: Any) -> CallForm:
-        settings = default_bits(), config.strong_zero
-        return CallForm(formed.args, formed.names, result, (), *settings)
-
+    form = functools.partial(_call_form, formed)
     if not replay.calls:  # the arguments themselves
         given = [Argument(i) for i in replay.results]
         if any(leaves[n] is not formed.values[a.index] for n, a in enumerate(given)):

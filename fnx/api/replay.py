@@ -38,12 +38,13 @@ class _Call:
 class Replay:
     """Calls of reference rules, one after the other.
 
-    A value's place is its number: first the inputs, then the literals, then what the
-    calls give.
+    A value's place is its number: first the inputs, then the literals, then constants
+    (what depends on no input is computed once), then what the calls give.
     """
 
     inputs: tuple[Any, ...]
     literals: tuple[Any, ...]
+    constants: tuple[np.ndarray[Any, Any], ...]
     calls: tuple[_Call, ...]
     results: tuple[int, ...]
     outputs: tuple[ArrayType, ...]
@@ -66,6 +67,7 @@ class Replay:
         """The results; what lies between two operations goes through `settle`."""
         settle = watcher.settle
         known = [*arrays, *map(settle, self.literals)]
+        known += map(watcher.constant, self.constants)
         for call in self.calls:
             operands = [known[i] for i in call.operands]
             values = call.primitive.reference(*operands, **call.params)
@@ -115,6 +117,11 @@ class _Contiguous:
             return np.asarray(value)
         return np.ascontiguousarray(value).reshape(value.shape)
 
+    @staticmethod
+    def constant(value: Any) -> Any:
+        """The array itself."""
+        return value
+
 
 def _same(x: Any, y: Any) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
@@ -147,17 +154,39 @@ class _Maker:
             self.inputs[self.numbers[0]] = literals[0].type
             self.places[literals.pop()] = self.numbers[0]
         literals = list(dict.fromkeys(literals))
-        made = [var for eqn in eqns for var in eqn.outputs]
-        atoms: list[Atom] = [*literals, *made]
+        constants = self._constants(eqns)
+        calls = [eqn for eqn in eqns if eqn.outputs[0] not in constants]
+        made = [var for eqn in calls for var in eqn.outputs]
+        atoms: list[Atom] = [*literals, *constants, *made]
         for place, atom in enumerate(atoms, len(self.inputs)):
             self.places[atom] = place
         return Replay(
             tuple(self.inputs),
             tuple([literal.value for literal in literals]),
-            tuple([self._call(eqn) for eqn in eqns]),
+            tuple(constants.values()),
+            tuple([self._call(eqn) for eqn in calls]),
             tuple([self.places[self._source(a)] for a in self.program.outputs]),
             self.program.output_types,
         )
+
+    def _constants(self, eqns: Sequence[Eqn]) -> dict[Atom, Any]:
+        """What depends on no input; nothing where a result does not, either.
+
+        (A result has memory of its own.)
+        """
+        found: dict[Atom, Any] = {}
+        with np.errstate(all="ignore"):
+            for eqn in eqns:
+                atoms = [self._source(a) for a in eqn.inputs]
+                fixed = {a: a.value for a in atoms if isinstance(a, Literal)} | found
+                if any(a in self.places or a not in fixed for a in atoms):
+                    continue
+                operands = [fixed[a] for a in atoms]
+                values = eqn.primitive.reference(*operands, **eqn.params)
+                many = values if eqn.primitive.multiple else (values,)
+                found |= zip(eqn.outputs, map(_Contiguous.settle, many), strict=True)
+        results = [self._source(a) for a in self.program.outputs]
+        return {} if any(a in found for a in results) else found
 
     def _applied(self, log: Sequence[Applied]) -> list[Eqn] | None:
         """The equations that were applied, if they are all but some broadcasts.

@@ -11,6 +11,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.api.loops import while_loop
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where
@@ -44,6 +45,7 @@ from fnx.runtime.device_array import beside
 # ---------------------------------------------------------------- divisors
 
 
+@becomes_native
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisor of integers, not negative; 0 of two zeros.
 
@@ -73,6 +75,7 @@ def _step_of_euclid(pair: tuple[Array, Array]) -> tuple[Array, Array]:
     return choose_where(ended, a, b), choose_where(ended, b, remainder(a, b))
 
 
+@becomes_native
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiple of integers, not negative; 0 if one of them is 0.
 
@@ -98,6 +101,7 @@ def _integers(function: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
 # ---------------------------------------------------------------- floats
 
 
+@becomes_native
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in ±[0.5, 1) and exponent (int32): x is mantissa * 2**exponent.
 
@@ -123,6 +127,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     return ldexp(value, ufuncs.negative(exponent)), exponent
 
 
+@becomes_native
 def spacing(x: ArrayLike, /) -> Array:
     """The distance to the next number of the dtype, away from 0 and with the sign of x.
 
@@ -146,6 +151,7 @@ def _real(function: str, x: ArrayLike) -> Array:
 # ---------------------------------------------------------------- bits
 
 
+@becomes_native
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values in one uint8, along an axis (or flattened); 0 fills the last.
 
@@ -167,6 +173,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     return moveaxis(sum(shifted, -1, dtypes.uint8), -1, place)
 
 
+@becomes_native
 def unpackbits(
     a: ArrayLike,
     axis: int | None = None,

@@ -208,12 +208,14 @@ def logical_not(x: ArrayLike, /) -> Array:
     return parts.not_(truth("logical_not", x))
 
 
+@becomes_native
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether x is +inf."""
     refuse("isposinf", out=out)
     return _equals_infinity("isposinf", x, math.inf)
 
 
+@becomes_native
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     """Whether x is -inf."""
     refuse("isneginf", out=out)
@@ -227,6 +229,7 @@ def _equals_infinity(function: str, x: ArrayLike, value: float) -> Array:
     return eq(array, value)
 
 
+@becomes_native
 def isreal(x: ArrayLike) -> Array:
     """Whether the imaginary part is 0."""
     array = as_array("isreal", x)
@@ -235,11 +238,13 @@ def isreal(x: ArrayLike) -> Array:
     return full(array.shape, dtypes.bool_, True)
 
 
+@becomes_native
 def iscomplex(x: ArrayLike) -> Array:
     """Whether the imaginary part is not 0."""
     return parts.not_(isreal(x))
 
 
+@becomes_native
 def isclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -267,6 +272,7 @@ def isclose(
     return near
 
 
+@becomes_native
 def allclose(
     a: ArrayLike,
     b: ArrayLike,
@@ -278,6 +284,7 @@ def allclose(
     return _all(isclose(a, b, rtol, atol, equal_nan))
 
 
+@becomes_native
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     """Whether the arrays have the same shape and elements.
 
@@ -294,6 +301,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
     return _all(same)
 
 
+@becomes_native
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> Array:
     """Whether the arrays are equal after being broadcast."""
     x, y = as_array("array_equiv", a1), as_array("array_equiv", a2, 1)

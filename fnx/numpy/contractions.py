@@ -229,6 +229,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return _without_axis(matmul(x, column), -1)
 
 
+@becomes_native
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Conjugated vectors times matrices; leading axes are broadcast."""
     x, y = conj(as_array("vecmat", x1)), as_array("vecmat", x2, 1)
@@ -312,6 +313,7 @@ def _several(axes: Any) -> tuple[int, ...]:
     return (axes,) if isinstance(axes, int) else tuple(axes)
 
 
+@becomes_native
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: b once for each element of a, multiplied by it.
 
@@ -352,6 +354,7 @@ def trace(
     return sum(diagonal(a, offset, axis1, axis2), -1, dtype)
 
 
+@becomes_native
 def cross(
     a: ArrayLike,
     b: ArrayLike,

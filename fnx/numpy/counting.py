@@ -154,6 +154,7 @@ def _is_among(x: Array, others: Array) -> Array:
     return ufuncs.equal(points(ordered, place), wanted)
 
 
+@becomes_native
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,

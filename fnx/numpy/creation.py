@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
 from fnx.core.program import Literal
@@ -305,6 +306,7 @@ def _stacked(parts: Sequence[Array]) -> Array:
 # ---------------------------------------------------------------- filled
 
 
+@becomes_native
 def full(
     shape: Any,
     fill_value: ArrayLike,
@@ -325,6 +327,7 @@ def full(
     return _filled("full", shape_tuple("full", shape), fill_value, dtype)
 
 
+@becomes_native
 def zeros(
     shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
 ) -> Array:
@@ -339,6 +342,7 @@ def zeros(
     return _constants("zeros", shape, dtype, 0)
 
 
+@becomes_native
 def ones(shape: Any, dtype: DTypeLike = None, *, device: Device | None = None) -> Array:
     """Ones of that shape, of the default float dtype unless given.
 
@@ -350,6 +354,7 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Device | None = None) -
     return _constants("ones", shape, dtype, 1)
 
 
+@becomes_native
 def empty(
     shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
 ) -> Array:
@@ -359,6 +364,7 @@ def empty(
     return _constants("empty", shape, dtype, 0)
 
 
+@becomes_native
 def zeros_like(
     a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
 ) -> Array:
@@ -370,6 +376,7 @@ def zeros_like(
     return _alike("zeros_like", a, 0, dtype, shape, device)
 
 
+@becomes_native
 def ones_like(
     a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
 ) -> Array:
@@ -377,6 +384,7 @@ def ones_like(
     return _alike("ones_like", a, 1, dtype, shape, device)
 
 
+@becomes_native
 def empty_like(
     prototype: Any,
     dtype: DTypeLike = None,
@@ -388,6 +396,7 @@ def empty_like(
     return _alike("empty_like", prototype, 0, dtype, shape, device)
 
 
+@becomes_native
 def full_like(
     a: Any,
     fill_value: ArrayLike,
@@ -450,6 +459,7 @@ def _alike(
 # ---------------------------------------------------------------- counted
 
 
+@becomes_native
 def arange(
     start: Any,
     stop: Any = None,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.choices import choose_where, truth
@@ -100,6 +101,7 @@ def place(
     return reshape(choose_where(flags, cast(chosen, x.dtype), ravel(x)), x.shape)
 
 
+@becomes_native
 def fill_diagonal(
     a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True
 ) -> Array:
@@ -143,6 +145,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
     return diag_indices(x.shape[0], x.ndim)
 
 
+@becomes_native
 def mask_indices(
     n: int,
     mask_func: Callable[[Array, int], Array],
@@ -189,6 +192,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Any = None) -> Array:
     return get(x, tuple(index))
 
 
+@becomes_native
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Array:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.creation import arange, made_on
 from fnx.numpy.mathematics import conj
@@ -358,6 +359,7 @@ def _factor(function: str, norm: str | None, kind: str, count: int) -> float:
 # ---------------------------------------------------------------- frequencies, shifts
 
 
+@becomes_native
 def fftfreq(
     n: int,
     d: ArrayLike = 1.0,
@@ -377,6 +379,7 @@ def fftfreq(
     return divide(ifftshift(places), _span(d, n))
 
 
+@becomes_native
 def rfftfreq(
     n: int,
     d: ArrayLike = 1.0,
@@ -412,6 +415,7 @@ def _frequency_dtype(dtype: DTypeLike | None) -> np.dtype[Any]:
     return dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
 
 
+@becomes_native
 def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """Moves the coefficient of frequency 0 to the middle, along some axes or all.
 
@@ -421,6 +425,7 @@ def fftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     return _shifted("fftshift", x, axes, lambda n: n // 2)
 
 
+@becomes_native
 def ifftshift(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import linalg, ufuncs
 from fnx.numpy import reductions as over
@@ -27,6 +28,7 @@ from fnx.numpy.statistics import vander
 from fnx.ops.shape import padded_along
 
 
+@becomes_native
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with the given roots and leading coefficient 1.
 
@@ -77,6 +79,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     return concatenate([linalg.eigvals(companion), found])
 
 
+@becomes_native
 def polyfit(
     x: ArrayLike,
     y: ArrayLike,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.core.trace import constant
 from fnx.numpy.creation import arange, astype, full, made_on
@@ -44,6 +45,7 @@ from fnx.runtime.device_array import beside
 # ---------------------------------------------------------------- evenly spaced
 
 
+@becomes_native
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -118,6 +120,7 @@ def _axis_from_front(x: Array, axis: int) -> Array:
     return permute(x, dims=dims) if axis else x
 
 
+@becomes_native
 def logspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -137,6 +140,7 @@ def logspace(
     return values if dtype is None else astype(values, dtype)
 
 
+@becomes_native
 def geomspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -156,6 +160,7 @@ def geomspace(
     return values if dtype is None else astype(values, dtype)
 
 
+@becomes_native
 def meshgrid(
     *xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy"
 ) -> list[Array]:
@@ -194,6 +199,7 @@ def _along(x: Array, place: int, shape: tuple[int, ...], sparse: bool) -> Array:
     return broadcast_in_dim(flat, shape=thin if sparse else shape, dims=(place,))
 
 
+@becomes_native
 def indices(
     dimensions: Sequence[int], dtype: DTypeLike = None, sparse: bool = False
 ) -> Any:
@@ -221,6 +227,7 @@ def indices(
 # ---------------------------------------------------------------- diagonals
 
 
+@becomes_native
 def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Array:
     """Ones on and below the k-th diagonal of an N by M array, zeros above.
 
@@ -244,6 +251,7 @@ def _row_and_column(shape: Shape, k: int) -> tuple[Array, Array]:
     return (add(row, k) if k else row), column
 
 
+@becomes_native
 def tril(m: ArrayLike, k: int = 0) -> Array:
     """The lower triangle of the last two axes: zeros above the k-th diagonal.
 
@@ -255,6 +263,7 @@ def tril(m: ArrayLike, k: int = 0) -> Array:
     return select(broadcast(_lower(x.shape[-2:], k), x.shape), x, 0)
 
 
+@becomes_native
 def triu(m: ArrayLike, k: int = 0) -> Array:
     """The upper triangle of the last two axes: zeros below the k-th diagonal.
 
@@ -275,6 +284,7 @@ def _matrices(function: str, m: ArrayLike) -> Array:
     return x
 
 
+@becomes_native
 def eye(
     N: int,
     M: int | None = None,
@@ -296,11 +306,13 @@ def eye(
     return cast(eq(*_row_and_column(shape, k)), wanted)
 
 
+@becomes_native
 def identity(n: int, dtype: DTypeLike = None) -> Array:
     """The identity matrix of size n."""
     return eye(n, dtype=dtype)
 
 
+@becomes_native
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements a[..., i, i + offset] of two axes, along a new last axis.
 
@@ -324,6 +336,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return part_of(flat, flat.ndim - 1, first, last, columns + 1)
 
 
+@becomes_native
 def diag(v: ArrayLike, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix with that k-th diagonal.
 
@@ -338,23 +351,27 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
         raise errors.ShapeError(f"diag takes arrays of rank 1 or 2, got {x.type}")
     n = x.size + abs(k)
     low, high = max(-k, 0), max(k, 0)
-    x = pad(x, 0, low=(low,), high=(high,), interior=(0,))
+    if k:
+        x = pad(x, 0, low=(low,), high=(high,), interior=(0,))
     return select(
         eq(*_row_and_column((n, n), k)), broadcast_in_dim(x, shape=(n, n), dims=(0,)), 0
     )
 
 
+@becomes_native
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
     """The matrix with the elements of an array of any rank on its k-th diagonal."""
     x = as_array("diagflat", v)
     return diag(reshape(x, shape=(x.size,)), k)
 
 
+@becomes_native
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the main diagonal of an array of `ndim` axes of size n."""
     return (arange(n),) * ndim
 
 
+@becomes_native
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The indices of the lower triangle of an n by m array, row by row.
 
@@ -364,6 +381,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
     return _index_arrays(np.tril_indices(n, k, m))
 
 
+@becomes_native
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
     """The indices of the upper triangle of an n by m array, row by row."""
     return _index_arrays(np.triu_indices(n, k, m))

@@ -111,12 +111,17 @@ def known_part(x: Array, index: Any) -> Array | None:
     It is also None where NumPy would raise, so that the error is one of ours.
     """
     items = index if isinstance(index, tuple) else (index,)
-    arrays = [x, *[item for item in items if isinstance(item, Array)]]
-    if any(array.__class__ is not ConcreteArray for array in arrays):
+    if x.__class__ is not ConcreteArray:
         return None
-    plain = [np.asarray(i) if isinstance(i, Array) else i for i in items]
+    plain: list[Any] = []
+    for item in items:
+        if item.__class__ is ConcreteArray:
+            item = item._numpy()
+        elif isinstance(item, Array):
+            return None
+        plain.append(item)
     try:
-        found = np.asarray(x)[tuple(plain)]
+        found = x._numpy()[tuple(plain)]
     except IndexError:
         return None
     return from_numpy(np.array(found), x.weak_type)

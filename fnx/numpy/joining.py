@@ -136,11 +136,13 @@ def hstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     return concatenate(many, 0 if many[0].ndim == 1 else 1, dtype)
 
 
+@becomes_native
 def dstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays behind each other, along the third axis."""
     return concatenate([atleast_3d(x) for x in _items("dstack", tup)], 2, dtype)
 
 
+@becomes_native
 def column_stack(tup: Arrays) -> Array:
     """Vectors as the columns of a matrix; matrices beside each other.
 
@@ -151,11 +153,13 @@ def column_stack(tup: Arrays) -> Array:
     return concatenate([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in many], 1)
 
 
+@becomes_native
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with others at its end, along an axis (flattened without one)."""
     return concatenate([arr, values], axis)  # type: ignore[list-item]
 
 
+@becomes_native
 def block(arrays: Any) -> Array:
     """An array put together from nested lists of blocks, innermost along the last axis.
 
@@ -208,6 +212,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
     return array_split(x, indices_or_sections, place)
 
 
+@becomes_native
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, with parts that differ by one where they cannot be equal.
 
@@ -227,21 +232,25 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
     return [part_of(x, place, a, max(a, b)) for a, b in pairwise(ends)]
 
 
+@becomes_native
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 0."""
     return split(ary, indices_or_sections, 0)
 
 
+@becomes_native
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 1, or 0 of a vector."""
     return split(ary, indices_or_sections, 1 if as_array("hsplit", ary).ndim > 1 else 0)
 
 
+@becomes_native
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 2."""
     return split(ary, indices_or_sections, 2)
 
 
+@becomes_native
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The arrays along an axis, which they do not have any more.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.api.vmap import vmap
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
@@ -60,6 +61,7 @@ hamming = _window("hamming", "Hamming")
 hanning = _window("hanning", "Hann")
 
 
+@becomes_native
 def kaiser(M: int, beta: ArrayLike) -> Array:
     """The Kaiser window of M points; a larger beta makes it narrower.
 
@@ -141,6 +143,7 @@ def piecewise(
     return cast(broadcast_to(as_array("piecewise", result), value.shape), value.dtype)
 
 
+@becomes_native
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """Vectors of places reshaped so that together they index a grid.
 
@@ -156,6 +159,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     return tuple(found)
 
 
+@becomes_native
 def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") -> Array:
     """For each element the choice of that number; all are broadcast.
 
@@ -241,6 +245,7 @@ def extract(
     return compress(ravel(condition), arr, size=size, fill_value=fill_value)
 
 
+@becomes_native
 def put_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -293,6 +298,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     return triu_indices(n, k, m)
 
 
+@becomes_native
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements repeated as often as a new shape needs.
 

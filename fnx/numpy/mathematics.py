@@ -163,6 +163,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return ops.rem(*_division("fmod", x1, x2))
 
 
+@becomes_native
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
     """`floor_divide` and `remainder`.
 
@@ -217,6 +218,7 @@ def _is_negative(x: Any) -> Any:
     return bool(x.value < 0)
 
 
+@becomes_native
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of x.
 
@@ -262,6 +264,7 @@ def _log_of_sum(
     return select(nothing, -math.inf, value)
 
 
+@becomes_native
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log2(2**x1 + 2**x2) without overflow.
 
@@ -382,6 +385,7 @@ def signbit(x: ArrayLike, /) -> Array:
     return full(array.shape, dtypes.bool_, False)
 
 
+@becomes_native
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """0 below 0, 1 above, and x2 at 0.
 
@@ -393,11 +397,13 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return select(ops.ne(a, a), a, step)
 
 
+@becomes_native
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The floating-point number beside x1 in the direction of x2."""
     return parts.nextafter(*operands("nextafter", x1, x2, inexact=True))
 
 
+@becomes_native
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """x1 * 2**x2; x2 is an integer.
 
@@ -462,6 +468,7 @@ def conjugate(x: ArrayLike, /) -> Array:
 conj = conjugate
 
 
+@becomes_native
 def angle(z: ArrayLike, deg: bool = False) -> Array:
     """The angle of a complex number in (-π, π], in degrees if `deg`.
 
@@ -503,6 +510,7 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
 around = round
 
 
+@becomes_native
 def fix(x: ArrayLike, out: None = None) -> Array:
     """The integer part, towards zero: `trunc`."""
     refuse("fix", out=out)

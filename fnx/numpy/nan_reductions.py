@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from fnx import dtypes
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions, ufuncs
 from fnx.numpy.choices import choose_where, truth
@@ -40,6 +41,7 @@ def _narrowed(there: Array, function: str, where: ArrayLike | None) -> Array:
     return parts.and_(there, broadcast(truth(function, where), there.shape))
 
 
+@becomes_native
 def nansum(
     a: ArrayLike,
     axis: Axis = None,
@@ -59,6 +61,7 @@ def nansum(
     return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
 
 
+@becomes_native
 def nanprod(
     a: ArrayLike,
     axis: Axis = None,
@@ -73,6 +76,7 @@ def nanprod(
     return reductions.prod(x, axis, dtype, out, keepdims, initial, where)
 
 
+@becomes_native
 def nanmean(
     a: ArrayLike,
     axis: Axis = None,
@@ -88,6 +92,7 @@ def nanmean(
     return reductions.mean(x, axis, dtype, None, keepdims, where=there)
 
 
+@becomes_native
 def nanvar(
     a: ArrayLike,
     axis: Axis = None,
@@ -105,6 +110,7 @@ def nanvar(
     return reductions.var(x, axis, dtype, None, ddof, keepdims, where=there, mean=mean)
 
 
+@becomes_native
 def nanstd(
     a: ArrayLike,
     axis: Axis = None,
@@ -119,6 +125,7 @@ def nanstd(
     return root(nanvar(a, axis, dtype, out, ddof, keepdims, where, mean))
 
 
+@becomes_native
 def nanmax(
     a: ArrayLike,
     axis: Axis = None,
@@ -133,6 +140,7 @@ def nanmax(
     )
 
 
+@becomes_native
 def nanmin(
     a: ArrayLike,
     axis: Axis = None,
@@ -167,6 +175,7 @@ def _nan_extremum(
     return choose_where(reductions.any(there, axis, keepdims=keepdims), found, math.nan)
 
 
+@becomes_native
 def nanargmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:
@@ -174,6 +183,7 @@ def nanargmax(
     return _nan_place("nanargmax", reductions.argmax, a, axis, out, keepdims)
 
 
+@becomes_native
 def nanargmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.mathematics import round as rounded
 from fnx.numpy.operands import ArrayLike, as_array, broadcast, cast, typed
@@ -24,6 +25,7 @@ from fnx.ops.shape import concatenate, part_of, reverse
 Widths = tuple[tuple[int, int], ...]
 
 
+@becomes_native
 def pad(
     array: ArrayLike,
     pad_width: Any,

@@ -13,6 +13,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.api.loops import scan
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
 from fnx.numpy.creation import arange, asarray, zeros
@@ -33,6 +34,7 @@ from fnx.numpy.updating import At
 from fnx.ops.shape import padded_along
 
 
+@becomes_native
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -43,6 +45,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return ufuncs.add(x, y)
 
 
+@becomes_native
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 
@@ -53,6 +56,7 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     return ufuncs.subtract(x, y)
 
 
+@becomes_native
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
     """The product of two polynomials; leading zeros of known factors may be left out.
 
@@ -67,6 +71,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     return convolve(x, y)
 
 
+@becomes_native
 def polydiv(
     u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False
 ) -> tuple[Array, Array]:
@@ -95,6 +100,7 @@ def polydiv(
     return quotient, rest
 
 
+@becomes_native
 def polyder(p: ArrayLike, m: int = 1) -> Array:
     """The m-th derivative of a polynomial.
 
@@ -111,6 +117,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     return ufuncs.multiply(get(x, slice(kept)), prod(cast(falling, x.dtype), 1))
 
 
+@becomes_native
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     """The m-th antiderivative of a polynomial, with the constants k (0 by default).
 
@@ -137,6 +144,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     return x
 
 
+@becomes_native
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The value at x of the polynomial with coefficients p, by Horner's scheme.
 

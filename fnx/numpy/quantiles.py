@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import ufuncs
+from fnx.numpy.joining import stack
 from fnx.numpy.operands import (
     ArrayLike,
     as_array,
     axes_tuple,
     broadcast,
     cast,
+    is_scalar,
     promoted,
     refuse,
     typed,
@@ -30,9 +35,11 @@ from fnx.ops import parts
 from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.elementwise import ceil, floor, ge
-from fnx.ops.shape import full
+from fnx.ops.shape import full, part_of
+from fnx.runtime.array import ConcreteArray
 
 
+@becomes_native
 def median(
     a: ArrayLike,
     axis: Axis = None,
@@ -51,6 +58,7 @@ def median(
     return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
 
 
+@becomes_native
 def nanmedian(
     a: ArrayLike,
     axis: Axis = None,
@@ -67,6 +75,7 @@ def nanmedian(
     return nanquantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
 
 
+@becomes_native
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -85,6 +94,7 @@ def percentile(
     )
 
 
+@becomes_native
 def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,
@@ -108,6 +118,7 @@ def _hundredth(q: ArrayLike) -> Any:
     return q / 100 if isinstance(q, int | float) else ufuncs.divide(q, 100)
 
 
+@becomes_native
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -135,6 +146,7 @@ def quantile(
     return _over_axes("quantile", a, q, axis, method, keepdims, weights, False)
 
 
+@becomes_native
 def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
@@ -182,12 +194,15 @@ def _over_axes(
     rows, flat = _rows(x, axes), reshape(shares, (shares.size,))
     if not rows.shape[-1]:
         raise errors.ShapeError(f"{name}: there are no elements")
-    if method == "inverted_cdf":
+    known = None if without_nan else _known(q, dtype)
+    if known is not None and method != "inverted_cdf":
+        found = _at_known(rows, known, method)
+    elif method == "inverted_cdf":
         heavy = _rows(_weights(name, weights, x, axes), axes)
         found = _by_weight(rows, flat, heavy)
     else:
         found = _between(rows, flat, method, without_nan)
-    if not without_nan:
+    if not without_nan and (known is None or method == "inverted_cdf"):
         found = select(
             broadcast(any(ufuncs.isnan(rows), -1), found.shape), math.nan, found
         )
@@ -213,6 +228,75 @@ def _weights(name: str, weights: Any, x: Array, axes: tuple[int, ...]) -> Array:
         sizes = [found.size if i == axes[0] else 1 for i in range(x.ndim)]
         found = reshape(found, sizes)
     return broadcast(found, x.shape)
+
+
+# ---------------------------------------------------------------- by known position
+
+# So many shares are read one by one.
+_MOST_KNOWN = 8
+
+
+def _known(q: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any] | None:
+    """A few shares that are known now, in the dtype of the elements."""
+    if not (is_scalar(q) or q.__class__ in (ConcreteArray, np.ndarray)):
+        return None
+    shares = np.asarray(q).reshape(-1)
+    return shares.astype(dtype) if shares.size <= _MOST_KNOWN else None
+
+
+def _at_known(rows: Array, shares: np.ndarray[Any, Any], method: str) -> Array:
+    """The values at known shares: parts of the sorted elements, and NaN if one is."""
+    ordered, n = sort(rows, -1), rows.shape[-1]
+    last = _column(ordered, n - 1)
+    positions = _known_positions(shares, n, method)
+    found = [_at_position(ordered, p, method) for p in positions]
+    # NaNs come last.
+    found = [select(ufuncs.isnan(last), math.nan, x) for x in found]
+    if len(found) == 1:
+        return found[0]
+    shape = (0, *last.shape)
+    return stack(found) if found else full(shape, last.dtype, 0)
+
+
+def _known_positions(
+    shares: np.ndarray[Any, Any], n: int, method: str
+) -> np.ndarray[Any, Any]:
+    """What `_position` gives, in the same dtype."""
+    kind = shares.dtype.type
+    with np.errstate(all="ignore"):
+        if method in _BETWEEN:
+            return shares * kind(n - 1)
+        low, high = _SHARES[method]
+        found = shares * kind(n + (1 - low - high)) + kind(low - 1)
+        return np.clip(found, kind(0), kind(n - 1))
+
+
+def _at_position(ordered: Array, position: Any, method: str) -> Array:
+    """The values at one position between two columns."""
+    place = float(position)
+    if math.isnan(place):
+        return full((*ordered.shape[:-1], 1), ordered.dtype, math.nan)
+    final = float(ordered.shape[-1] - 1)
+    low, high = math.floor(min(max(place, 0.0), final)), math.ceil(place)
+    below = _column(ordered, low)
+    if low == high:
+        return below
+    above = _column(ordered, math.floor(min(max(high, 0.0), final)))
+    weight = float(position - position.dtype.type(math.floor(place)))
+    match method:
+        case "lower":
+            return below
+        case "higher":
+            return above
+        case "midpoint":
+            return _middle(below, above)
+        case "nearest":
+            return below if weight <= 0.5 else above
+    return _linear(below, above, weight)
+
+
+def _column(x: Array, place: int) -> Array:
+    return part_of(x, x.ndim - 1, place, place + 1)
 
 
 # ---------------------------------------------------------------- by position
@@ -258,17 +342,21 @@ def _at(ordered: Array, places: Array) -> Array:
     return moveaxis(found, -1, 0)
 
 
-def _linear(below: Array, above: Array, weight: Array) -> Array:
+def _linear(below: Array, above: Array, weight: Any) -> Array:
     # Equal ends, infinite ones too, have nothing between them.
     gap = select(ge(below, above), 0, sub(above, below))
     return add(below, mul(gap, weight))
+
+
+def _middle(below: Array, above: Array) -> Array:
+    return mul(add(below, above), 0.5)
 
 
 _BETWEEN: dict[str, Any] = {
     "linear": _linear,
     "lower": lambda below, above, weight: below,
     "higher": lambda below, above, weight: above,
-    "midpoint": lambda below, above, weight: mul(add(below, above), 0.5),
+    "midpoint": lambda below, above, weight: _middle(below, above),
     "nearest": lambda below, above, weight: select(
         ufuncs.less_equal(weight, 0.5), below, above
     ),

@@ -245,6 +245,7 @@ def all(
     )
 
 
+@becomes_native
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The number of elements that are not 0, over axes."""
     return sum(truth("count_nonzero", a), axis, keepdims=keepdims)
@@ -379,6 +380,7 @@ def std(
     )
 
 
+@becomes_native
 def average(
     a: ArrayLike,
     axis: Axis = None,
@@ -484,6 +486,7 @@ def _cumulative(name: str, op: Any, a: ArrayLike, axis: Any, dtype: DTypeLike) -
     return op(x, axis=axis_index(name, axis or 0, x.ndim), reverse=False)
 
 
+@becomes_native
 def cumulative_sum(
     x: ArrayLike,
     /,
@@ -498,6 +501,7 @@ def cumulative_sum(
     )
 
 
+@becomes_native
 def cumulative_prod(
     x: ArrayLike,
     /,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions
 from fnx.numpy.creation import arange, full
@@ -75,6 +76,7 @@ def segment_sum(
     return _segments("segment_sum", _SUM, data, segment_ids, num_segments, *options)
 
 
+@becomes_native
 def segment_prod(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -96,6 +98,7 @@ def segment_prod(
     return _segments("segment_prod", _PROD, data, segment_ids, num_segments, *options)
 
 
+@becomes_native
 def segment_max(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -118,6 +121,7 @@ def segment_max(
     return _segments("segment_max", _MAX, data, segment_ids, num_segments, *options)
 
 
+@becomes_native
 def segment_min(
     data: ArrayLike,
     segment_ids: ArrayLike,

@@ -155,6 +155,7 @@ def moveaxis(a: ArrayLike, source: Axes, destination: Axes) -> Array:
     return transpose(x, order)
 
 
+@becomes_native
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
     """One axis rolled back until it lies before place `start`; see `moveaxis`."""
     x = as_array("rollaxis", a)
@@ -219,6 +220,7 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     return broadcast(x, wanted)
 
 
+@becomes_native
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, each repeated to their common shape.
 
@@ -262,6 +264,7 @@ def atleast_2d(*arys: ArrayLike) -> Any:
     return _each(arys, "atleast_2d", _matrix)
 
 
+@becomes_native
 def atleast_3d(*arys: ArrayLike) -> Any:
     """The arrays with at least three axes; a vector lies along the middle one."""
     return _each(arys, "atleast_3d", _cube)
@@ -297,16 +300,19 @@ def flip(m: ArrayLike, axis: Axes | None = None) -> Array:
     return reverse(x, axes=axes) if axes else x
 
 
+@becomes_native
 def fliplr(m: ArrayLike) -> Array:
     """The columns in opposite order: `flip` along axis 1."""
     return flip(m, 1)
 
 
+@becomes_native
 def flipud(m: ArrayLike) -> Array:
     """The rows in opposite order: `flip` along axis 0."""
     return flip(m, 0)
 
 
+@becomes_native
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by k quarter turns, from the first axis towards the second.
 

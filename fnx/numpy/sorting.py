@@ -37,6 +37,7 @@ from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, select
 from fnx.ops.elementwise import div, ge, lt
 from fnx.ops.elementwise import min as smaller
+from fnx.ops.families import widened
 from fnx.ops.gather import points
 from fnx.ops.shape import full, iota, part_of
 from fnx.runtime.array import ConcreteArray, from_numpy
@@ -117,6 +118,7 @@ def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     return out
 
 
+@becomes_native
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     """The elements with the kth in its place, none smaller after it: all sorted."""
     x, place = _along("partition", a, axis)
@@ -163,6 +165,11 @@ def searchsorted(
         raise errors.ShapeError(f"searchsorted takes an array of rank 1, got {x.type}")
     if sorter is not None:
         x = take(x, sorter, 0)
+    at_once = not busy and {x.__class__, values.__class__} == {ConcreteArray}
+    if at_once and not dtypes.is_complex(dtype):
+        where: Any = np.searchsorted
+        found = where(widened(x._numpy()), widened(values._numpy()), side)
+        return from_numpy(np.asarray(found, dtypes.int32))
     passes = _not_before if side == "left" else _after
     if method == "compare_all":
         shape = (*values.shape, x.size)
@@ -217,6 +224,7 @@ def digitize(
     )
 
 
+@becomes_native
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by real part, then by imaginary part.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions, ufuncs
 from fnx.numpy.choices import choose_where, clip
@@ -34,6 +35,7 @@ from fnx.numpy.shaping import atleast_2d, expand_dims, flip, reshape, transpose
 from fnx.ops.shape import part_of
 
 
+@becomes_native
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -107,6 +109,7 @@ def _variables(m: ArrayLike, rowvar: bool) -> Array:
     return x if rowvar or x.shape[0] == 1 else transpose(x)
 
 
+@becomes_native
 def corrcoef(
     x: ArrayLike,
     y: ArrayLike | None = None,
@@ -127,6 +130,7 @@ def corrcoef(
     return c if dtypes.is_complex(c.dtype) else clip(c, -1, 1)
 
 
+@becomes_native
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
 ) -> Array:
@@ -153,6 +157,7 @@ def trapezoid(
     return reductions.sum(ufuncs.multiply(heights, widths), place)
 
 
+@becomes_native
 def gradient(
     f: ArrayLike, *varargs: Any, axis: Any = None, edge_order: int | None = None
 ) -> Any:
@@ -225,6 +230,7 @@ def _widths(x: Array, axis: int, spacing: ArrayLike) -> Array:
     return reshape(diff(given), shape)
 
 
+@becomes_native
 def unwrap(
     p: ArrayLike,
     discont: ArrayLike | None = None,
@@ -255,6 +261,7 @@ def unwrap(
 # ---------------------------------------------------------------- vectors
 
 
+@becomes_native
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
     """The powers of the elements as the columns of a matrix, highest first.
 
@@ -272,6 +279,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return columns if increasing else flip(columns, -1)
 
 
+@becomes_native
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -315,6 +323,7 @@ def convolve(
     return part_of(out, 0, k - 1, n)
 
 
+@becomes_native
 def correlate(
     a: ArrayLike,
     v: ArrayLike,
@@ -338,6 +347,7 @@ def correlate(
     )
 
 
+@becomes_native
 def nancumsum(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:
@@ -347,6 +357,7 @@ def nancumsum(
     return reductions.cumsum(x, axis, dtype, out)
 
 
+@becomes_native
 def nancumprod(
     a: ArrayLike, axis: int | None = None, dtype: DTypeLike = None, out: None = None
 ) -> Array:

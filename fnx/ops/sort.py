@@ -72,9 +72,15 @@ class _Sort(OnHost):
         self, *operands: Any, axis: int, num_keys: int = 1, stable: bool = True
     ) -> tuple[Any, ...]:
         """NumPy's sorts."""
-        if len(operands) == 1 and _sorts_by_value(operands[0], stable):
-            return (np.sort(operands[0], axis),)
+        if len(operands) == 1:
+            (x,) = operands
+            if _is_short(x, axis):
+                return (np.sort(x, axis, kind="stable"),)
+            if _sorts_by_value(x, stable):
+                return (np.sort(x, axis),)
         order = sorting_order(operands[:num_keys], axis)
+        if order.ndim == 1:
+            return tuple([x[order] for x in operands])
         return tuple([np.take_along_axis(x, order, axis) for x in operands])
 
     def jvp(
@@ -245,9 +251,14 @@ def sorting_order(keys: Sequence[Any], axis: int) -> Any:
     if len(columns) > 1:
         return np.lexsort(columns[::-1], axis)
     key = columns[0]
-    if key.dtype.itemsize <= 4 and key.shape[axis] < 2**32:
+    packs = key.dtype.itemsize <= 4 and key.shape[axis] < 2**32
+    if packs and not _is_short(key, axis):
         return _packed_order(key, axis)
     return np.argsort(key, axis, kind="stable")
+
+
+# The longest axis on which a stable sort is the fast way.
+_SHORT = 256
 
 
 def _real_keys(key: Any) -> list[Any]:
@@ -275,6 +286,14 @@ def _ordered_bits(key: Any) -> Any:
     sign = np.uint32(1 << 31)
     # Negative floats are ordered backwards.
     return np.where(bits & sign, ~bits, bits | sign)
+
+
+def _is_short(x: Any, axis: int) -> bool:
+    """Whether NumPy's stable sort takes less than to look at or to pack the elements.
+
+    Only for dtypes of NumPy's own, whose order is the one that is meant.
+    """
+    return x.shape[axis] <= _SHORT and x.dtype.kind in "biuf" and x.dtype.isbuiltin == 1
 
 
 def _sorts_by_value(x: Any, stable: bool) -> bool:

@@ -210,6 +210,17 @@ MANY = {
     "cumprod of columns": (fnp.cumprod, lambda x, m: (m, 0)),
     "modulo of arrays": ("__mod__", lambda x, m: (m, x)),
     "sort": (fnp.sort, lambda x, m: (m,)),
+    "median": (fnp.median, lambda x, m: (m,)),
+    "median of rows": (fnp.median, lambda x, m: (m[:, :9], 1)),
+    "quantile": (fnp.quantile, lambda x, m: (m, 0.3, 0)),
+    "lower triangle": (fnp.tril, lambda x, m: (m,)),
+    "diagonal matrix": (fnp.diag, lambda x, m: (x,)),
+    "ones like": (fnp.ones_like, lambda x, m: (m,)),
+    "pad": (fnp.pad, lambda x, m: (m, 1)),
+    "norm": (fnp.linalg.norm, lambda x, m: (m,)),
+    "cross product": (fnp.cross, lambda x, m: (m[:, :3], m[:, 3:6])),
+    "polynomial": (fnp.polyval, lambda x, m: (x[:3], m)),
+    "mean without NaN": (fnp.nanmean, lambda x, m: (m, 0)),
     "clip": (fnp.clip, lambda x, m: (x, -1.0, 1.0)),
     "where": (fnp.where, lambda x, m: (x > 0, x, 0.0)),
     "where of arrays": (fnp.where, lambda x, m: (m > 0, m, x)),
@@ -263,6 +274,14 @@ NATIVE = [
     ("__mul__", f32, f32[0]),
     ("__gt__", f32, 0),
     ("__pow__", f32, 2),
+    (fnp.median, f32),
+    (fnp.tril, fnp.ones((3, 4))),
+    (fnp.zeros, (3, 4), "float32"),
+    (fnp.full, (3,), 2.5),
+    (fnp.arange, 12),
+    (fnp.linspace, 0.0, 1.0, 12),
+    (fnp.eye, 3),
+    (fnp.indices, (2, 3)),
 ]
 
 
@@ -271,6 +290,44 @@ NATIVE = [
 )
 def test_the_usual_calls_get_paths(case):
     assert is_native(*case)
+
+
+def test_calls_without_arrays_give_what_they_give_in_python():
+    for call, *args in (
+        (fnp.zeros, (3, 4)),
+        (fnp.ones, 5, "int8"),
+        (fnp.full, (2,), -0.0),
+        (fnp.full, (2,), 7),
+        (fnp.arange, 2, 11, 3),
+        (fnp.arange, 0.0, 1.0, 0.125),
+        (fnp.linspace, -1.0, 2.0, 7, False),
+        (fnp.geomspace, 1, 1024, 11),
+        (fnp.eye, 3, 4, -1, "bool"),
+        (fnp.tri, 4),
+        (fnp.tril_indices, 3),
+        (fnp.indices, (2, 3), None, True),
+        (fnp.linspace, 0.0, 1.0, -1),
+    ):
+        agrees(call, *args)
+    assert warm(fnp.full, (2,), 0.0)[0].item().hex() == "0x0.0p+0"
+    assert warm(fnp.full, (2,), -0.0)[0].item().hex() == "-0x0.0p+0"
+    with fnx.default_dtypes(64):
+        agrees(fnp.zeros, (3, 4))
+        agrees(fnp.arange, 12)
+    assert fnp.zeros((3, 4)).dtype == fnp.arange(12.0).dtype == "float32"
+
+
+def test_what_calls_without_arrays_give_has_memory_of_its_own():
+    first, second = warm(fnp.arange, 7), fnp.arange(7)
+    assert first._numpy().base is None is second._numpy().base
+    assert not np.shares_memory(first._numpy(), second._numpy())
+    first.delete()
+    assert fnp.arange(7).tolist() == list(range(7))
+
+
+def test_large_results_of_calls_without_arrays_are_not_kept():
+    assert is_native(fnp.zeros, (64, 256), "float32")
+    assert not is_native(fnp.zeros, (65, 256), "float32")
 
 
 def test_keyword_arguments():
@@ -604,7 +661,7 @@ def test_a_function_without_paths_is_looked_at_less_and_less():
     function = fnp.arctan
     function._forget()
     for _ in range(200):
-        function(2.0)  # no array
+        function(np.float32(2))  # what no path can check
     assert function._gap >= 128
 
 
@@ -700,6 +757,7 @@ REFUSED = {
     "an unknown function": lambda x: np.sort(x) + 0,
     "a conversion": lambda x: x.astype("i4") + 1,
     "a mask": lambda x: x[x > 0],
+    "a place": lambda x: x + x.argmax(0).astype("f4"),
 }
 
 

@@ -114,6 +114,11 @@ class _Unseen:
         """The value, contiguous."""
         return np.ascontiguousarray(value).reshape(np.shape(value))
 
+    @staticmethod
+    def constant(value: Any) -> Any:
+        """The array itself."""
+        return value
+
 
 def _laid_out(
     seen: Watch, found: Sequence[Found], inputs: Sequence[Any], outputs: Sequence[Any]

@@ -51,6 +51,10 @@ class Watcher(Protocol):
         """A result of an operation, contiguous, as an operand of the next ones."""
         ...
 
+    def constant(self, value: Array) -> Any:
+        """An array of the function's own, as an operand."""
+        ...
+
 
 @dataclass(slots=True)
 class _Block:
@@ -462,6 +466,7 @@ class _Watched(np.ndarray[Any, Any]):
 
     __setitem__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __iter__ = item = tolist = tobytes = fill = sort = partition = put = _refuse
+    argmax = argmin = argsort = _refuse
 
 
 _FACTS = frozenset({np.shape, np.ndim, np.size})

@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from fnx import dtypes, errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions
 from fnx.numpy.counting import where
@@ -20,6 +21,7 @@ from fnx.numpy.shaping import moveaxis, ravel, reshape
 from fnx.numpy.ufuncs import greater, multiply, not_equal
 
 
+@becomes_native
 def norm(
     x: ArrayLike, ord: Any = None, axis: Any = None, keepdims: bool = False
 ) -> Array:
@@ -48,6 +50,7 @@ def norm(
     raise errors.AxisError(f"norm: ord={ord!r} needs one or two axes, got axis={axis}")
 
 
+@becomes_native
 def vector_norm(
     x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2
 ) -> Array:
@@ -58,6 +61,7 @@ def vector_norm(
     return _vector_norm(array, ord, axes, keepdims)
 
 
+@becomes_native
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
     """The norm of matrices over the last two axes; `ord` as in `norm`."""
     return norm(x, ord, (-2, -1), keepdims)

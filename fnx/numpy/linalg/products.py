@@ -7,11 +7,13 @@ the same names for other axes. Next on the walk: `solving.py`.
 from __future__ import annotations
 
 from fnx import errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import contractions, grids
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array
 
 
+@becomes_native
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     """The diagonals of matrices, as the last axis.
 
@@ -23,6 +25,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     return grids.diagonal(x, offset, -2, -1)
 
 
+@becomes_native
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Array:
     """The sums of the diagonals of matrices.
 
@@ -33,6 +36,7 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike = None) -> Array
     return contractions.trace(x, offset, -2, -1, dtype)
 
 
+@becomes_native
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """All products of an element of one vector and one of the other.
 
@@ -53,6 +57,7 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return contractions.outer(x, y)
 
 
+@becomes_native
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     """The cross products of vectors of three elements along an axis.
 
