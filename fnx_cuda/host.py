@@ -1,4 +1,4 @@
-"""Steps that run on the host: a primitive's `reference` rule between two copies.
+"""Steps that run on the host: a primitive's `write` rule between two copies.
 
 Receives a `HostStep`; gives an action that copies its inputs to the host, waits, lets
 other threads have the device while Python runs, and sends the results back.
@@ -35,17 +35,15 @@ def host_action(step: HostStep, device: Device) -> Callable[[Frame, int], None]:
                 values.append(out.view(type.dtype).reshape(type.shape))
         with device.yielded():
             results = _results(step, values)
-        rows = zip(step.outputs, step.output_types, results, strict=True)
-        for place, type, value in rows:
-            data = np.empty(type.shape, type.dtype)
-            data[...] = value
+        for place, data in zip(step.outputs, results, strict=True):
             transfer.send(device, at.at(place), data, stream)
 
     return act
 
 
 @errors.api_boundary
-def _results(step: HostStep, values: list[Any]) -> tuple[Any, ...]:
+def _results(step: HostStep, values: list[Any]) -> list[Any]:
+    results = [np.empty(type.shape, type.dtype) for type in step.output_types]
     with np.errstate(all="ignore"):
-        results = step.primitive.reference(*values, **step.params)
-    return results if step.primitive.multiple else (results,)
+        step.primitive.write(results, *values, **step.params)
+    return results

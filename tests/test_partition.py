@@ -8,6 +8,8 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
+from fnx.control import spmd
+from fnx.runtime import replicas
 from fnx.sharding import NamedSharding
 from fnx.sharding import PartitionSpec as P
 
@@ -34,7 +36,7 @@ def collectives(function, *args):
     """The names of the collectives in the program of one device."""
     found = []
     entries = list(function._entries.values())
-    for eqn in entries[-1][0].program.eqns:
+    for eqn in entries[-1].spread.program.eqns:
         if "axis_name" in eqn.params:
             found.append(eqn.primitive.name)
     return sorted(name for name in found if name != "axis_index")
@@ -347,7 +349,7 @@ def test_a_transformer_step(mesh):
     for one, other in pairs:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     # Weights are never gathered: what devices exchange is smaller.
-    entry = next(iter(cut._entries.values()))[0]
+    entry = next(iter(cut._entries.values())).spread
     gathered = [
         eqn.outputs[0].type.size
         for eqn in entry.program.eqns
@@ -399,6 +401,128 @@ def test_shardings_of_arguments_are_followed(mesh):
     got = fnx.jit(lambda x: x * 2, out_shardings=NamedSharding(mesh, P("a", "b")))(x)
     np.testing.assert_array_equal(got, np.asarray(x) * 2)
     assert got.sharding == NamedSharding(mesh, P("a", "b"))
+
+
+def in_parts(x, mesh, *spec):
+    return fnx.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def threads(monkeypatch):
+    """Has small programs run in threads, too; gives the meshes that were used."""
+    monkeypatch.setattr(spmd, "SMALL", -1)
+    fnx.clear_caches()
+    runs = []
+    original = replicas.Replicas.run
+
+    def run(self, outputs, arrays):
+        runs.append(dict(self.axes))
+        return original(self, outputs, arrays)
+
+    monkeypatch.setattr(replicas.Replicas, "run", run)
+    return runs
+
+
+def test_jit_computes_arrays_in_parts_in_parts(mesh, monkeypatch):
+    """Without a word about shardings, as JAX's jit does."""
+    runs = threads(monkeypatch)
+    x, w, b = random(8, 12), random(12, 4, seed=1), random(4, seed=2)
+
+    @fnx.jit
+    def layer(params, x):
+        return fnp.tanh(x @ params["w"] + params["b"])
+
+    params = {"w": in_parts(w, mesh, None, "b"), "b": b}
+    got = layer(params, in_parts(x, mesh, "a"))
+    np.testing.assert_allclose(got, np.tanh(x @ w + b), rtol=1e-5, atol=1e-6)
+    assert got.sharding == NamedSharding(mesh, P("a", "b"))
+    assert runs == [{"a": 2, "b": 4}]
+    total = fnx.jit(fnx.grad(lambda x: (layer(params, x) ** 2).sum()))(got @ w.T)
+    want = fnx.grad(lambda x: (fnp.tanh(x @ w + b) ** 2).sum())(np.asarray(got) @ w.T)
+    np.testing.assert_allclose(total, want, rtol=1e-4, atol=1e-5)
+    # The same types, not in parts, are another signature.
+    assert layer({"w": w, "b": b}, x).devices() == {fnx.devices("cpu")[0]}
+    before = layer.cache_info()
+    assert before.misses == 2
+    layer(params, in_parts(x, mesh, "a"))
+    assert layer.cache_info() == before._replace(hits=before.hits + 1)
+    assert len(runs) == 2
+
+
+def test_what_jit_follows_and_cannot_cut_is_computed_whole(mesh):
+    x = random(8, 8)
+    x = x @ x.T + 8 * np.eye(8, dtype="float32")
+    got = fnx.jit(fnp.linalg.cholesky)(in_parts(x, mesh, "a"))
+    np.testing.assert_allclose(got, np.linalg.cholesky(x), rtol=1e-4, atol=1e-5)
+
+
+def test_jit_follows_another_mesh_of_the_same_devices(mesh):
+    other = fnx.make_mesh((8,), ("c",))
+    x, y = random(8, 4), random(8, 4, seed=1)
+    got = fnx.jit(lambda x, y: x + y)(in_parts(x, mesh, "a"), in_parts(y, other, "c"))
+    np.testing.assert_array_equal(got, x + y)
+    assert got.sharding.mesh == mesh
+    few = fnx.make_mesh((2,), ("c",), devices=fnx.devices()[:2])
+    with pytest.raises(errors.ArgumentError, match="on different devices"):
+        fnx.jit(lambda x, y: x + y)(in_parts(x, mesh, "a"), in_parts(y, few, "c"))
+
+
+def test_effects_happen_once_for_arrays_in_parts(mesh, capsys):
+    x = random(8, 4)
+
+    def f(x):
+        fnx.debug.print("seen {}", x.shape[0])
+        return x * 2
+
+    got = fnx.jit(f)(in_parts(x, mesh, "a"))
+    np.testing.assert_array_equal(got, x * 2)
+    assert capsys.readouterr().out == "seen 8\n"
+
+
+def test_what_every_cpu_device_has_is_computed_once(mesh, monkeypatch):
+    runs = threads(monkeypatch)
+    x = random(8, 4)
+    np.testing.assert_array_equal(fnx.jit(lambda x: x * 2)(in_parts(x, mesh)), x * 2)
+    assert runs == []
+
+
+def test_donated_arguments_in_parts(mesh):
+    x = random(8, 4)
+    cut = in_parts(x, mesh, "a")
+    got = fnx.jit(lambda x: x * 2, donate_argnums=0)(cut)
+    np.testing.assert_array_equal(got, x * 2)
+    assert cut.is_deleted()
+
+
+def test_random_bits_do_not_depend_on_the_parts(mesh):
+    key, x = fnx.random.key(3), random(8, 4)
+
+    @fnx.jit
+    def noisy(x):
+        return x + fnx.random.normal(key, x.shape)
+
+    got = noisy(in_parts(x, mesh, "a", "b"))
+    np.testing.assert_array_equal(got, noisy(x))
+
+
+def test_stages_show_what_a_device_does(mesh):
+    x, w = random(8, 12), random(12, 4, seed=1)
+    cut = fnx.jit(
+        lambda x, w: x @ w,
+        in_shardings=(NamedSharding(mesh, P(None, "b")), NamedSharding(mesh, P("b"))),
+    )
+    lowered = cut.lower(x, w)
+    text = lowered.as_text()
+    assert "psum" in text
+    assert "f32[8,3]" in text  # a device's part of x
+    assert "a replica on each of cpu:0, cpu:1" in lowered.as_text("plan")
+    compiled = lowered.compile()
+    np.testing.assert_allclose(compiled(x, w), x @ w, rtol=1e-4, atol=1e-5)
+    assert compiled(x, w).sharding.mesh == mesh
+    assert compiled.memory_analysis().output_size_in_bytes == 8 * 4 * 4
+    one = 2 * 8 * 12 * 4
+    assert compiled.cost_analysis()["flops"] >= one
+    followed = fnx.jit(lambda x: x.sum()).lower(in_parts(x, mesh, "a"))
+    assert "psum" in followed.as_text()
 
 
 def test_static_and_donated_arguments(mesh):

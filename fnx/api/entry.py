@@ -27,6 +27,7 @@ from fnx.records import record
 from fnx.runtime.device import Placement
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.sharding import PartsArray
 from fnx.tree import PyTreeDef
 
 
@@ -164,9 +165,14 @@ class Entry:
                 if donated:
                     x.delete()
             return
-        held = [np.asarray(result) for result in results]
+        passed = {id(result) for result in results}
+        held = [np.asarray(x) for x in results if not isinstance(x, PartsArray)]
         for x, donated in zip(arrays, self.donated, strict=True):
-            if donated and not any(np.shares_memory(np.asarray(x), y) for y in held):
+            if not donated or id(x) in passed:
+                continue
+            if isinstance(x, PartsArray) or not any(
+                np.shares_memory(np.asarray(x), y) for y in held
+            ):
                 x.delete()
 
 

@@ -52,10 +52,10 @@ from fnx.runtime.array import ConcreteArray
 from fnx.runtime.backend import Functions
 from fnx.runtime.device_array import DeviceArray, put
 from fnx.runtime.executable import compiling_forbidden
+from fnx.runtime.sharding import followed_shardings
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:
-    from fnx.api.partition import Partitioned
     from fnx.api.refs import Closed, Passed
     from fnx.api.stages import Lowered, Staged
 
@@ -152,10 +152,6 @@ class Jitted:
             raise
         return divided, leaves, key
 
-    def donated(self, divided: Divided) -> tuple[bool, ...]:
-        """Which leaves of a call are donated."""
-        return self._options.donated(divided)
-
     def _add_path(
         self, entry: Entry, divided: Divided, treedef: PyTreeDef, names: tuple[str, ...]
     ) -> None:
@@ -170,7 +166,7 @@ class Jitted:
     ) -> Any:
         """What the traced program depends on; makes arrays of the leaves.
 
-        The last part is where it runs.
+        The last parts are how it is cut, and where it runs.
         """
         usual = not hooks.busy
         for i, leaf in enumerate(leaves):
@@ -185,6 +181,7 @@ class Jitted:
             default_bits(),
             traced_options(),
             bound_axes(),
+            None if usual or tracing() else followed_shardings(leaves),
             None if usual or tracing() else self._placement(divided, leaves),
         )
 
@@ -220,6 +217,8 @@ class Jitted:
         if compiling_forbidden.get():
             raise _misses().traced_anew(self._asker, self._missed, self._earlier())
         entry, cells = self._trace(divided, self._missed, placement)
+        if key[-2] is not None:
+            entry = _partition().followed(entry, key[-2])
         if cells:
             crossing = self._crossing(key, cells)
             given, named = divided.joined(*treedef.unflatten(leaves))
@@ -347,17 +346,32 @@ class Jitted:
     @errors.api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Staged:
         """The traced program of a call, and the shapes of its result."""
-        divided = self._options.divide(args, kwargs)
-        leaves, treedef = tree.flatten(divided[:2])
-        names = call_names(self._function, *divided.shown())
-        types = argument_types(self._asker, leaves, names)
-        placement = None if tracing() else self._placement(divided, leaves)
-        found = signature(self._function, divided, treedef, types, placement)
-        entry = self._staged(divided, found, placement)
+        entry = self.staged(args, kwargs)
+        _, leaves = self.divided(args, kwargs)
+        cut = None if tracing() else followed_shardings(leaves)
+        if cut is not None:
+            entry = _partition().followed(entry, cut)
         # lazy: only who looks at a function needs its stages
         from fnx.api.stages import Staged  # lazy: see above
 
         return Staged(entry)
+
+    def divided(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Divided, list[Any]]:
+        """A call in parts, and the leaves of its dynamic arguments as they are."""
+        divided = self._options.divide(args, kwargs)
+        return divided, tree.leaves(divided[:2])
+
+    def staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        """What a call comes to, traced anew for one device."""
+        divided, leaves = self.divided(args, kwargs)
+        names = call_names(self._function, *divided.shown())
+        types = argument_types(self._asker, leaves, names)
+        placement = None if tracing() else self._placement(divided, leaves)
+        treedef = tree.structure(divided[:2])
+        found = signature(self._function, divided, treedef, types, placement)
+        return self._staged(divided, found, placement)
 
     def prepared(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -479,7 +493,8 @@ def jit(
     `out_shardings` (trees of `fnx.sharding.NamedSharding`, `PartitionSpec` or `None`,
     prefixes of the arguments and of the result) have the function computed in parts on
     the devices of a mesh: where operations cannot be cut, `OptionError` names them.
-    Without a function, gives a decorator.
+    Without them, a call whose arguments come in parts is computed so, too; what cannot
+    be cut is computed whole on every device. Without a function, gives a decorator.
 
     `dynamic` names arguments of which an axis (or several, a tuple) has many sizes, as
     in `dynamic={"x": 0}`; of a tree it is an axis of every leaf. Such a function is
@@ -508,7 +523,9 @@ def jit(
         cut = in_shardings is not None or out_shardings is not None
         if dynamic is None:
             made = Jitted(function, options)
-            return _partitioned(made, in_shardings, out_shardings) if cut else made
+            if not cut:
+                return made
+            return _partition().Partitioned(made, in_shardings, out_shardings)
         if cut:
             raise errors.OptionError(
                 errors.explain(
@@ -525,11 +542,11 @@ def jit(
     return jitted if fun is None else errors.api_boundary(jitted)(fun)
 
 
-def _partitioned(made: Jitted, in_shardings: Any, out_shardings: Any) -> Partitioned:
+def _partition() -> Any:
     # lazy: few have several devices
-    from fnx.api.partition import Partitioned  # lazy: see above
+    from fnx.api import partition  # lazy: see above
 
-    return Partitioned(made, in_shardings, out_shardings)
+    return partition
 
 
 def clear_caches() -> None:

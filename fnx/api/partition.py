@@ -15,12 +15,15 @@ from fnx import errors, tree
 from fnx.api.arguments import leaf_names, name_of
 from fnx.api.entry import Entry
 from fnx.api.jit import Jitted
-from fnx.api.spread import Spread, replicated, spec_of
+from fnx.api.spread import Spread, replicated
+from fnx.api.stages import Lowered, Staged
 from fnx.config import config
 from fnx.core.trace import Tracer, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.marks import sharding_constraint
-from fnx.runtime.array import ConcreteArray
+from fnx.records import record
+from fnx.runtime.executable import Executable
+from fnx.runtime.pieces import executable_in_parts
 from fnx.runtime.sharding import (
     Mesh,
     NamedSharding,
@@ -28,13 +31,105 @@ from fnx.runtime.sharding import (
     Sharding,
     current_mesh,
     full_spec,
+    named_sharding,
     names_in,
-    sharding_of,
 )
+from fnx.runtime.spread import spec_of
 from fnx.transforms.shard import partition_program
-from fnx.tree import PyTreeDef
 
 _CACHE_SIZE = 4096
+
+
+@record
+class InParts(Entry):
+    """What one signature of a function computed in parts came to.
+
+    Its program is the equation of what every device does with its parts.
+    """
+
+    spread: Spread | None = None
+
+    @property
+    def executable(self) -> Executable:
+        """The program, compiled for one device."""
+        return executable_in_parts(self.program, self.backend)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """The result in parts, for leaves wherever they are."""
+        assert self.spread is not None
+        results = self.spread(leaves)
+        donated = self.donated[len(self.captured) :]
+        for x, is_donated in zip(leaves, donated, strict=True):
+            if is_donated:
+                x.delete()
+        return self.out_tree.unflatten(results)
+
+
+def cut_entry(
+    entry: Entry, ins: Sequence[Any], outs: Sequence[Any], mesh: Mesh, replicate: bool
+) -> InParts:
+    """A traced function, cut as these shardings say; an output without comes as it may.
+
+    With `replicate`, what cannot be cut is computed whole on every device.
+    """
+    ends = leaf_names(["the result"], [entry.out_tree])
+    names = entry.signature.names
+    program, count = entry.program, len(entry.captured)
+    types = program.input_types[count:]
+    specs = _specs(entry.asker, ins, types, mesh, names)
+    targets = _specs(entry.asker, outs, program.output_types, mesh, ends)
+    given = [replicated(x.shape) for x in entry.captured]
+    for spec, type in zip(specs, types, strict=True):
+        given.append(replicated(type.shape) if spec is None else spec)
+    local, found = partition_program(
+        program, mesh.axes, tuple(given), tuple(targets), replicate
+    )
+    held = tuple([f"captured array {n}" for n in range(count)])
+    spread = Spread(
+        entry.asker,
+        local,
+        entry.captured,
+        mesh,
+        tuple(given),
+        found,
+        (*held, *names),
+        tuple(ends),
+    )
+    return InParts(
+        entry.asker,
+        spread.as_program(),
+        entry.captured,
+        entry.signature,
+        entry.out_tree,
+        entry.donated,
+        entry.calls,
+        entry.placement,
+        spread,
+    )
+
+
+def followed(entry: Entry, shardings: Sequence[NamedSharding | None]) -> Entry:
+    """A traced function, cut as its arguments are that come in parts.
+
+    A function with effects has them once, so it is not cut. Raises `ArgumentError` for
+    arguments on different devices.
+    """
+    if entry.program.effect:
+        return entry
+    given = [sharding for sharding in shardings if sharding is not None]
+    mesh = given[0].mesh
+    for sharding in given:
+        if sharding.device_set != given[0].device_set:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"{entry.asker}: its arguments are on different devices",
+                    f"{mesh} and {sharding.mesh}",
+                    "put all arrays on one mesh with fnx.device_put",
+                )
+            )
+    # What is cut along another mesh of the same devices is cut anew.
+    ins = [x if x is not None and x.mesh == mesh else None for x in shardings]
+    return cut_entry(entry, ins, [None] * entry.out_tree.num_leaves, mesh, True)
 
 
 class Partitioned:
@@ -45,7 +140,7 @@ class Partitioned:
         self._jitted = jitted
         self._ins = in_shardings
         self._outs = out_shardings
-        self._entries: dict[Any, tuple[Spread, PyTreeDef]] = {}
+        self._entries: dict[Any, InParts] = {}
 
     def __repr__(self) -> str:
         return f"<{self._asker}>"
@@ -62,13 +157,16 @@ class Partitioned:
             errors.hide_internal(error)
             raise
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """The program of a call on one device, without running it."""
-        return self._jitted.lower(*args, **kwargs)
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The program of a call, cut, and its compiled forms, without running it."""
+        return self.trace(*args, **kwargs).lower()
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """The traced program of a call."""
-        return self._jitted.trace(*args, **kwargs)
+    @errors.api_boundary
+    def trace(self, *args: Any, **kwargs: Any) -> Staged:
+        """The traced program of a call, cut: what each device does with its parts."""
+        divided, leaves = self._jitted.divided(args, kwargs)
+        entry = self._jitted.staged(args, kwargs)
+        return Staged(self._made(entry, (divided.args, divided.kwargs), leaves))
 
     # -- inside
 
@@ -76,22 +174,16 @@ class Partitioned:
         if tracing():
             return self._within(args, kwargs)
         divided, arrays, key = self._jitted.signature_of(args, kwargs)
-        given = tuple([_own(x) for x in arrays])
+        given = tuple(map(named_sharding, arrays))
         key = (*key, given, current_mesh(), config.replicate_uncut)
         found = self._entries.get(key)
         if found is None:
             full = divided.args, divided.kwargs
-            found = self._made(self._jitted.trace(*args, **kwargs).entry, full, arrays)
+            found = self._made(self._jitted.staged(args, kwargs), full, arrays)
             while len(self._entries) >= _CACHE_SIZE:
                 del self._entries[next(iter(self._entries))]
             self._entries[key] = found
-        spread, out_tree = found
-        results = spread(arrays)
-        donated = self._jitted.donated(divided)
-        for x, is_donated in zip(arrays, donated, strict=True):
-            if is_donated:
-                x.delete()
-        return out_tree.unflatten(results)
+        return found.run(arrays)
 
     def _within(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Inside of a trace shardings are constraints on values."""
@@ -102,46 +194,13 @@ class Partitioned:
             return result
         return with_sharding_constraint(result, self._outs)
 
-    def _made(
-        self, entry: Entry, full: Any, arrays: Sequence[Any]
-    ) -> tuple[Spread, PyTreeDef]:
-        """The program of a call, cut, and the tree of its results."""
+    def _made(self, entry: Entry, full: Any, leaves: Sequence[Any]) -> InParts:
+        """The program of a call, cut."""
         ends = leaf_names(["the result"], [entry.out_tree])
-        names = entry.signature.names
-        ins = self._wanted("in_shardings", self._ins, full, arrays)
+        ins = self._wanted("in_shardings", self._ins, full, leaves)
         outs = self._wanted("out_shardings", self._outs, entry.out_tree, ends)
         mesh = self._mesh([*ins, *outs])
-        program, count = entry.program, len(entry.captured)
-        specs = self._specs(ins, program.input_types[count:], mesh, names)
-        targets = self._specs(outs, program.output_types, mesh, ends)
-        given = [replicated(x.shape) for x in entry.captured]
-        for spec, type in zip(specs, program.input_types[count:], strict=True):
-            given.append(replicated(type.shape) if spec is None else spec)
-        local, found = partition_program(
-            program, mesh.axes, tuple(given), tuple(targets), config.replicate_uncut
-        )
-        spread = Spread(
-            self._asker,
-            local,
-            entry.captured,
-            mesh,
-            tuple(given),
-            found,
-            (*[f"captured array {n}" for n in range(count)], *names),
-            tuple(ends),
-        )
-        return spread, entry.out_tree
-
-    def _specs(
-        self,
-        shardings: Sequence[Any],
-        types: Sequence[ArrayType],
-        mesh: Mesh,
-        names: Sequence[str],
-    ) -> list[Any]:
-        """For each array the names that cut its axes; `None` for an open one."""
-        rows = zip(shardings, types, names, strict=True)
-        return [_spec(self._asker, s, type.shape, mesh, name) for s, type, name in rows]
+        return cut_entry(entry, ins, outs, mesh, config.replicate_uncut)
 
     def _wanted(
         self, option: str, shardings: Any, full: Any, leaves: Sequence[Any]
@@ -161,7 +220,9 @@ class Partitioned:
             found = [None] * len(leaves)
         rows = zip(found, leaves, strict=True)
         return [
-            _own(leaf) if wanted is None else _checked(self._asker, option, wanted)
+            named_sharding(leaf)
+            if wanted is None
+            else _checked(self._asker, option, wanted)
             for wanted, leaf in rows
         ]
 
@@ -192,12 +253,16 @@ class Partitioned:
         return found[0]
 
 
-def _own(leaf: Any) -> Sharding | None:
-    """The sharding that an argument comes with."""
-    if not isinstance(leaf, ConcreteArray):
-        return None
-    found = sharding_of(leaf)
-    return found if isinstance(found, NamedSharding) else None
+def _specs(
+    asker: str,
+    shardings: Sequence[Any],
+    types: Sequence[ArrayType],
+    mesh: Mesh,
+    names: Sequence[str],
+) -> list[Any]:
+    """For each array the names that cut its axes; `None` for an open one."""
+    rows = zip(shardings, types, names, strict=True)
+    return [_spec(asker, s, type.shape, mesh, name) for s, type, name in rows]
 
 
 def _is_sharding(x: Any) -> bool:

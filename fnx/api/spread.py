@@ -20,13 +20,14 @@ from fnx.core.array import Array
 from fnx.core.axes import bound_axes
 from fnx.core.program import Program
 from fnx.core.trace import tracing
-from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.runtime import replicas
 from fnx.runtime.device import CPU, placed
 from fnx.runtime.device_array import put
 from fnx.runtime.eager import checked_kinds
-from fnx.runtime.sharding import Mesh, NamedSharding, PartitionSpec, sharded
+from fnx.runtime.executable import single
+from fnx.runtime.sharding import Mesh, NamedSharding, sharded
+from fnx.runtime.spread import Replicated, spec_of
 
 
 @record(eq=False)
@@ -49,96 +50,31 @@ class Spread:
     def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
         """The outputs for whole arrays."""
         arrays = [*self.captured, *leaves]
-        if tracing():
-            return spmd(
-                *arrays,
-                program=self.program,
-                axes=self.mesh.axes,
-                ins=self.ins,
-                outs=self.outs,
-                devices=tuple([str(device) for device in self.mesh.devices.flat]),
-            )
-        return self._run(arrays)
+        return spmd(*arrays, **self._params) if tracing() else self._run(arrays)
+
+    def as_program(self) -> Program:
+        """The program of whole arrays with the one equation of all replicas."""
+        rows = zip(self.program.input_types, self.ins, strict=True)
+        return single(spmd, [whole(*row, self.mesh.axes) for row in rows], self._params)
+
+    @property
+    def _params(self) -> dict[str, Any]:
+        """The params of the equation."""
+        return {
+            "program": self.program,
+            "axes": self.mesh.axes,
+            "ins": self.ins,
+            "outs": self.outs,
+            "devices": tuple([str(device) for device in self.mesh.devices.flat]),
+        }
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
-        types = self._types()
-        shardings = [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
-        run = self._on_cpu
-        if not self.mesh.is_local:
-            run = self._across
-        elif self.mesh.devices.flat[0].backend != "cpu":
-            run = self._on_devices
-        results = run(arrays, types, shardings)
+        run = Replicated(self.asker, self.program, self.mesh, self.ins, self.outs)
+        results = run(arrays)
         if hooks.busy and (watching() or checked_kinds.get()):
             here = [put(x, placed(CPU, False)) for x in (*arrays, *results)]
             self._look(here[: len(arrays)], here[len(arrays) :])
         return results
-
-    def _on_cpu(
-        self,
-        arrays: Sequence[Any],
-        types: Sequence[ArrayType],
-        shardings: Sequence[NamedSharding],
-    ) -> list[Any]:
-        """Every replica writes into its part of the outputs."""
-        data = [x._numpy() for x in arrays]
-        ready = replicas.prepared(self.program, self.mesh.axes, self.ins, self.outs)
-        outputs = [ready.empty(type) for type in types]
-        ready.run(outputs, data)
-        rows = zip(outputs, types, shardings, strict=True)
-        return [sharded(*row) for row in rows]
-
-    def _across(
-        self,
-        arrays: Sequence[Any],
-        types: Sequence[ArrayType],
-        shardings: Sequence[NamedSharding],
-    ) -> list[Any]:
-        """Every process has the parts of its devices.
-
-        Nobody looks for NaNs or failed checks there: that would be another program.
-        """
-        if watching() or checked_kinds.get():
-            raise errors.OptionError(
-                errors.explain(
-                    f"{self.asker}: fnx.config.debug_nans, debug_infs and checkify "
-                    "look at programs of one process",
-                    "its mesh has devices of others",
-                    "turn them off, or look for the mistake in one process",
-                )
-            )
-        there, mesh = replicas.across(), self.mesh
-        owners = there.owners_of(list(mesh.devices.flat))
-        ready = there.prepared(self.program, mesh.axes, self.ins, self.outs, owners)
-        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
-        given = [there.given(*row) for row in zip(arrays, wanted, strict=True)]
-        found = zip(*ready.run(given), strict=True)
-        rows = zip(found, types, shardings, strict=True)
-        return [there.global_array(*row) for row in rows]
-
-    def _on_devices(
-        self,
-        arrays: Sequence[Any],
-        types: Sequence[ArrayType],
-        shardings: Sequence[NamedSharding],
-    ) -> list[Any]:
-        """Every replica has its parts of the outputs."""
-        # lazy: few have such devices
-        from fnx.runtime import device_replicas as there  # lazy: see above
-
-        mesh = self.mesh
-        devices = list(mesh.devices.flat)
-        ready = there.prepared(
-            self.program, mesh.axes, self.ins, self.outs, devices[0].backend
-        )
-        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
-        found = ready.run(arrays, wanted, devices, self.asker)
-        return there.joined(found, types, shardings)
-
-    def _types(self) -> list[ArrayType]:
-        """The types of the outputs as wholes."""
-        rows = zip(self.program.output_types, self.outs, strict=True)
-        return [whole(type, spec, self.mesh.axes) for type, spec in rows]
 
     def _look(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
         """Raises where somebody looks for what a replica has done wrong."""
@@ -154,21 +90,6 @@ class Spread:
             from fnx.runtime.checks import look_at_program  # lazy: see above
 
             look_at_program(self.asker, program, arrays)
-
-
-def spec_of(names: Sequence[Sequence[Any]]) -> PartitionSpec:
-    """The names that cut each axis as people write them.
-
-    >>> spec_of((("x",), (), ("y", "z"), ()))
-    PartitionSpec('x', None, ('y', 'z'))
-    """
-    entries: list[Any] = []
-    for entry in names:
-        one = entry[0] if len(entry) == 1 else None
-        entries.append(tuple(entry) if len(entry) > 1 else one)
-    while entries and entries[-1] is None:
-        entries.pop()
-    return PartitionSpec(*entries)
 
 
 def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:

@@ -49,6 +49,9 @@ class Cost:
     unknown_loops: int = 0
     host_calls: float = 0
 
+    def __add__(self, other: Cost) -> Cost:
+        return _total([self, other])
+
     def times(self, rounds: float) -> Cost:
         """The cost of so many rounds; a loop in it is still one loop."""
         return Cost(

@@ -20,10 +20,18 @@ from fnx.control.call import Parts, chosen, spread, with_outputs
 from fnx.control.held import equation_like, new_vars, others
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
+from fnx.core.program import (
+    Atom,
+    Eqn,
+    Program,
+    Var,
+    sub_programs,
+    walk,
+    with_programs,
+)
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
-from fnx.core.trace import evaluate
+from fnx.core.trace import bind, constant, evaluate, source_of
 from fnx.core.types import ArrayType
 from fnx.dtypes import int32, is_inexact
 from fnx.ops.arithmetic import add, mul, select
@@ -121,8 +129,13 @@ class _Spmd(Primitive):
         outs: Specs,
         devices: tuple[str, ...],
     ) -> Program | None:
-        """The replicas as one program, where that takes less than waking threads."""
-        return as_one(program, axes, ins, outs) if is_small(program, axes) else None
+        """The replicas as one program, where that takes less than waking threads.
+
+        Those on devices with memory of their own run there.
+        """
+        if backend_of(devices) != "cpu" or not is_small(program, axes):
+            return None
+        return as_one(program, axes, ins, outs)
 
     def pruned(self, eqn: Any, used: Sequence[bool]) -> Any:
         """The program without the outputs, and the inputs, that nobody needs."""
@@ -245,6 +258,57 @@ spmd = _Spmd("spmd")
 
 
 # ---------------------------------------------------------------- shapes
+
+
+def backend_of(devices: Sequence[str]) -> str:
+    """What runs programs on devices of these names; without any, the CPU.
+
+    >>> backend_of(("cuda:0", "cuda:1")), backend_of(())
+    ('cuda', 'cpu')
+    """
+    return devices[0].partition(":")[0] if devices else "cpu"
+
+
+def flattened(program: Program, backend: str) -> Program:
+    """The program of a replica without replicas in it: they are one program there.
+
+    The devices are busy, so that they cannot run elsewhere: raises `ArgumentError`
+    where they are to run on devices of another kind.
+    """
+    if not any(eqn.primitive is spmd for eqn in walk(program)):
+        return program
+
+    def run(*args: Any) -> list[Any]:
+        env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
+        for eqn in program.eqns:
+            inputs = [env[a] if isinstance(a, Var) else a for a in eqn.inputs]
+            with source_of(eqn):
+                if eqn.primitive is spmd:
+                    found: Any = evaluate(_inner(eqn, backend), inputs)
+                else:
+                    params = with_programs(eqn, lambda p: flattened(p, backend)).params
+                    found = bind(eqn.primitive, inputs, params)
+            many = found if eqn.primitive.multiple else (found,)
+            env.update(zip(eqn.outputs, many, strict=True))
+        return [env[a] if isinstance(a, Var) else constant(a) for a in program.outputs]
+
+    return rewrite(run, program.input_types, "spmd", program)
+
+
+def _inner(eqn: Eqn, backend: str) -> Program:
+    """What replicas inside of a replica compute, as one program."""
+    params = eqn.params
+    wanted = backend_of(params["devices"])
+    if params["devices"] and wanted != backend:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"replicas on {', '.join(params['devices'])} inside of a replica",
+                f"it runs on a device of {backend}, and they run there, too",
+                "give both devices of one kind",
+            )
+        )
+    held = flattened(params["program"], backend)
+    return as_one(held, params["axes"], params["ins"], params["outs"])
 
 
 def size_of(names: Sequence[Hashable], axes: Axes) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import config
-from fnx.control.spmd import Axes, Specs, names_of
+from fnx.control.spmd import Axes, Specs, flattened, names_of
 from fnx.core.cache import cached
 from fnx.core.communicator import Communicator
 from fnx.core.primitive import MappedAxis
@@ -168,7 +168,7 @@ def prepared(
                 "let it have as many devices of each process, or of this one alone",
             )
         )
-    settled = _settled(program, axes, ins, outs)
+    settled = _settled(flattened(program, "cpu"), axes, ins, outs)
     return Across(
         executable_for(settled),
         axes,

@@ -21,6 +21,7 @@ import numpy as np
 
 from fnx import cache as disk
 from fnx import errors
+from fnx.compiler.inline import inline
 from fnx.compiler.pipeline import plan_program
 from fnx.config import config
 from fnx.core.digest import program_digest
@@ -34,6 +35,8 @@ from fnx.runtime.backend import (
     device_backend,
 )
 from fnx.runtime.plan import Plan
+
+__all__ = ["compiled", "compiled_for", "inline", "plan_for", "stage_text", "stages_of"]
 
 
 def compiled(program: Program) -> tuple[NativeProgram | None, Plan | None]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx.control.spmd import Axes, Specs
+from fnx.control.spmd import Axes, Specs, flattened
 from fnx.core.cache import cached
 from fnx.core.program import Program
 from fnx.core.types import ArrayType
@@ -91,7 +91,7 @@ def prepared(
 ) -> DeviceReplicas:
     """A program ready to run on the devices of a backend."""
     reads, _ = parts(program, axes, ins, outs)
-    executable = executable_for(program, backend)
+    executable = executable_for(flattened(program, backend), backend)
     return DeviceReplicas(executable, axes, reads, meets(program))
 
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import config, watching
+from fnx.control.spmd import spmd
 from fnx.core import hooks
 from fnx.core.cache import cached_by_structure
 from fnx.core.primitive import Primitive
-from fnx.core.program import Eqn, Program, Var
+from fnx.core.program import Eqn, Program, Var, walk
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
 from fnx.core.types import ArrayType
@@ -203,6 +204,9 @@ def executable_for(program: Program, backend: str = "cpu") -> Executable:
                 "run it once before",
             )
         )
+    apart = _in_pieces(program, backend)
+    if apart is not None:
+        return apart
     start = time.perf_counter()
     executable: Executable
     if backend == "cpu":
@@ -219,6 +223,16 @@ def executable_for(program: Program, backend: str = "cpu") -> Executable:
         what = "found on disk" if plan is None else f"compiled {len(plan.steps)} steps"
         print(f"{what} in {executable.compile_seconds:.4f} s", file=sys.stderr)
     return executable
+
+
+def _in_pieces(program: Program, backend: str) -> Executable | None:
+    """A program in which replicas run on other devices, cut there."""
+    if not any(eqn.primitive is spmd for eqn in walk(program)):
+        return None
+    # lazy: few have several devices
+    from fnx.runtime.pieces import in_pieces, is_apart  # lazy: see above
+
+    return in_pieces(program, backend, lambda eqn: is_apart(eqn, backend))
 
 
 def run_program(

@@ -25,6 +25,8 @@ from fnx.control.spmd import (
     Spec,
     Specs,
     as_one,
+    backend_of,
+    flattened,
     is_small,
     names_of,
     whole,
@@ -146,18 +148,26 @@ def run(
     outs: Specs,
     devices: tuple[str, ...],
 ) -> None:
-    """Writes the outputs of `spmd` for NumPy arrays.
-
-    Inside of a replica it runs as one program: the devices are busy.
-    """
+    """Writes the outputs of `spmd` for NumPy arrays."""
     owners = processes().count > 1 and across().owners_of(devices)
-    if named_axes.is_replica():
-        alone(program, axes, ins, outs).run(outputs, arrays)
+    if backend_of(devices) != "cpu":
+        # lazy: few have such devices
+        from fnx.runtime.spread import write_on_mesh  # lazy: see above
+
+        write_on_mesh(
+            outputs,
+            arrays,
+            program=program,
+            axes=axes,
+            ins=ins,
+            outs=outs,
+            devices=devices,
+        )
     elif owners:
-        ready = across().prepared(program, axes, ins, outs, owners)
-        ready.wholes(outputs, ready.run(arrays))
+        there = across().prepared(program, axes, ins, outs, owners)
+        there.wholes(outputs, there.run(arrays))
     else:
-        prepared(program, axes, ins, outs).run(outputs, arrays)
+        ready(program, axes, ins, outs).run(outputs, arrays)
 
 
 control.runner = run
@@ -204,8 +214,14 @@ def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas 
     if is_small(program, axes):
         return alone(program, axes, ins, outs)
     reads, writes = parts(program, axes, ins, outs)
-    executable = executable_for(combined(program))
+    executable = executable_for(combined(flattened(program, "cpu")))
     return Replicas(executable, axes, reads, writes, meets(program))
+
+
+def ready(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas | AsOne:
+    """A program ready to run here: a callback of a replica has only its own thread."""
+    make = alone if named_axes.is_replica() else prepared
+    return make(program, axes, ins, outs)
 
 
 def meets(program: Program) -> bool:

@@ -88,6 +88,14 @@ class Mesh:
             )
         if len({(d.backend, d.id) for d in grid.flat}) != grid.size:
             raise errors.ArgumentError("Mesh: a device stands twice in devices")
+        backends = sorted({device.backend for device in grid.flat})
+        if len(backends) > 1:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"Mesh: devices of {' and of '.join(backends)}",
+                    "replicas of one program run on devices of one kind",
+                )
+            )
         grid.setflags(write=False)
         self.devices = grid
         self.axis_names = names
@@ -119,9 +127,20 @@ class Mesh:
         return [d for d in self.devices.flat if is_local(d)]
 
     @property
+    def backend(self) -> str:
+        """What runs programs on the devices."""
+        found: str = self.devices.flat[0].backend
+        return found
+
+    @property
     def is_local(self) -> bool:
         """Whether all devices are of this process."""
         return processes().count == 1 or all(map(is_local, self.devices.flat))
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether all devices see the same memory: the CPU devices of one process."""
+        return self.backend == "cpu" and self.is_local
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -506,8 +525,8 @@ class GlobalArray(PartsArray):
             errors.explain(
                 f"the values of an array {self.type} cut over several processes",
                 "this process has only some of them",
-                "look at x.addressable_shards, compute with it in fnx.shard_map or jit "
-                "with shardings, or have fnx.distributed.process_allgather(x) fetch it",
+                "look at x.addressable_shards, compute with it in fnx.shard_map or "
+                "jit, or have fnx.distributed.process_allgather(x) fetch it",
             )
         )
 
@@ -528,6 +547,27 @@ def sharding_of(x: ConcreteArray) -> Sharding:
     if isinstance(x, ShardedArray | PartsArray):
         return x._sharding
     return SingleDeviceSharding(x.device)
+
+
+def named_sharding(x: Any) -> NamedSharding | None:
+    """How an array is cut along a mesh, if it is."""
+    if not isinstance(x, ShardedArray | PartsArray):
+        return None
+    return x._sharding if isinstance(x._sharding, NamedSharding) else None
+
+
+def followed_shardings(
+    arrays: Sequence[Any],
+) -> tuple[NamedSharding | None, ...] | None:
+    """How arrays are cut, if what is computed of them is to be cut so, too.
+
+    Not for CPU devices of which each has all: one of them computes it for all.
+    """
+    found = tuple(map(named_sharding, arrays))
+    there = [x for x in found if x is not None and x.mesh.size > 1]
+    if all(x.is_fully_replicated and x.mesh.shares_memory for x in there):
+        return None
+    return found
 
 
 def shards_of(x: ConcreteArray) -> list[Shard]:

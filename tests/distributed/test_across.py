@@ -84,6 +84,10 @@ COLLECTIVES = (
     found["turned"] = [bits(y) for y in turned(x)]
     product = fnx.jit(lambda x, y: x @ y, in_shardings=NamedSharding(mesh, P("a", "b")))
     found["product"] = bits(product(x, x.T))
+    given = fnx.device_put(x, NamedSharding(mesh, P("a", "b")))
+    followed = fnx.jit(lambda x, y: fnp.tanh(x) @ y)(given, x.T)
+    assert followed.sharding.mesh == mesh
+    found["followed"] = bits(followed)
     report(found)
 """
 )

@@ -1,0 +1,173 @@
+"""Where the replicas of a program run: on the devices of their mesh, of any kind.
+
+Receives the program of a replica, a mesh, how arrays are cut, and arrays, whole or in
+parts; gives arrays in parts. CPU devices share their memory and get views, devices with
+memory of their own get their parts, and of several processes each has those of its own
+devices. Next on the walk: `pieces.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fnx import errors
+from fnx.config import watching
+from fnx.control.spmd import Axes, Specs, backend_of, whole
+from fnx.core.program import Program
+from fnx.core.types import ArrayType
+from fnx.records import record
+from fnx.runtime import replicas
+from fnx.runtime.array import ConcreteArray, wrap
+from fnx.runtime.device import Device, all_devices
+from fnx.runtime.eager import checked_kinds
+from fnx.runtime.executable import Executable
+from fnx.runtime.sharding import Mesh, NamedSharding, PartitionSpec, sharded
+
+
+@record(eq=False)
+class Replicated:
+    """The program of a replica, its mesh, and how inputs and outputs are cut.
+
+    `asker` is what errors call it.
+    """
+
+    asker: str
+    program: Program
+    mesh: Mesh
+    ins: Specs
+    outs: Specs
+
+    @property
+    def types(self) -> list[ArrayType]:
+        """The types of the outputs as wholes."""
+        rows = zip(self.program.output_types, self.outs, strict=True)
+        return [whole(type, spec, self.mesh.axes) for type, spec in rows]
+
+    @property
+    def shardings(self) -> list[NamedSharding]:
+        """How the outputs are cut."""
+        return [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """The outputs, where the replicas have made them."""
+        if not self.mesh.is_local:
+            return self._across(arrays)
+        if self.mesh.backend == "cpu":
+            return self._on_cpu(arrays)
+        return self._on_devices(arrays)
+
+    @property
+    def executable(self) -> Executable:
+        """What runs one replica; on the CPU, all of them if they are small."""
+        cut = self.program, self.mesh.axes, self.ins, self.outs
+        if self.mesh.backend == "cpu":
+            return replicas.prepared(*cut).executable
+        return on_devices().prepared(*cut, self.mesh.backend).executable
+
+    def _on_cpu(self, arrays: Sequence[Any]) -> list[Any]:
+        """Every replica writes into its part of the outputs."""
+        data = [x._numpy() for x in arrays]
+        ready = replicas.ready(self.program, self.mesh.axes, self.ins, self.outs)
+        outputs = [ready.empty(type) for type in self.types]
+        ready.run(outputs, data)
+        rows = zip(outputs, self.types, self.shardings, strict=True)
+        return [sharded(*row) for row in rows]
+
+    def _across(self, arrays: Sequence[Any]) -> list[Any]:
+        """Every process has the parts of its devices.
+
+        Nobody looks for NaNs or failed checks there: that would be another program.
+        """
+        if watching() or checked_kinds.get():
+            raise errors.OptionError(
+                errors.explain(
+                    f"{self.asker}: fnx.config.debug_nans, debug_infs and checkify "
+                    "look at programs of one process",
+                    "its mesh has devices of others",
+                    "turn them off, or look for the mistake in one process",
+                )
+            )
+        there, mesh = replicas.across(), self.mesh
+        owners = there.owners_of(list(mesh.devices.flat))
+        ready = there.prepared(self.program, mesh.axes, self.ins, self.outs, owners)
+        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
+        given = [there.given(*row) for row in zip(arrays, wanted, strict=True)]
+        found = zip(*ready.run(given), strict=True)
+        rows = zip(found, self.types, self.shardings, strict=True)
+        return [there.global_array(*row) for row in rows]
+
+    def _on_devices(self, arrays: Sequence[Any]) -> list[Any]:
+        """Every replica has its parts of the outputs."""
+        there, mesh = on_devices(), self.mesh
+        devices = list(mesh.devices.flat)
+        ready = there.prepared(
+            self.program, mesh.axes, self.ins, self.outs, mesh.backend
+        )
+        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
+        found = ready.run(arrays, wanted, devices, self.asker)
+        return there.joined(found, self.types, self.shardings)
+
+
+def on_devices() -> Any:
+    """The module of replicas on devices with memory of their own."""
+    # lazy: few have such devices
+    from fnx.runtime import device_replicas as module  # lazy: see above
+
+    return module
+
+
+def spec_of(names: Sequence[Sequence[Any]]) -> PartitionSpec:
+    """The names that cut each axis as people write them.
+
+    >>> spec_of((("x",), (), ("y", "z"), ()))
+    PartitionSpec('x', None, ('y', 'z'))
+    """
+    entries: list[Any] = []
+    for entry in names:
+        one = entry[0] if len(entry) == 1 else None
+        entries.append(tuple(entry) if len(entry) > 1 else one)
+    while entries and entries[-1] is None:
+        entries.pop()
+    return PartitionSpec(*entries)
+
+
+def mesh_of(names: Sequence[str], axes: Axes) -> Mesh:
+    """The mesh of devices of these names, as a program has them."""
+    there = {str(device): device for device in all_devices(backend_of(names))}
+    found: list[Device] = []
+    for name in names:
+        if name not in there:
+            raise errors.ArgumentError(
+                errors.explain(
+                    f"a program for the devices {', '.join(names)}",
+                    f"{name} is not there any more",
+                    "trace it again",
+                )
+            )
+        found.append(there[name])
+    grid = np.array(found, dtype=object).reshape([size for _, size in axes])
+    return Mesh(grid, tuple([name for name, _ in axes]))
+
+
+def write_on_mesh(
+    outputs: Sequence[Any],
+    arrays: Sequence[Any],
+    *,
+    program: Program,
+    axes: Axes,
+    ins: Specs,
+    outs: Specs,
+    devices: tuple[str, ...],
+) -> None:
+    """Runs the replicas on their devices for NumPy arrays, and fetches the outputs."""
+    mesh = mesh_of(devices, axes)
+    run = Replicated("a program of replicas", program, mesh, ins, outs)
+    types = [whole(*row, axes) for row in zip(program.input_types, ins, strict=True)]
+    given: list[ConcreteArray] = [
+        wrap(np.asarray(x), type) for x, type in zip(arrays, types, strict=True)
+    ]
+    for out, x in zip(outputs, run(given), strict=True):
+        out[...] = x._numpy()
