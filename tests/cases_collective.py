@@ -1,4 +1,4 @@
-"""Cases of `fnx/ops/collective.py`.
+"""Cases of `fnx/ops/collective.py`, `sending.py` and `meeting.py`.
 
 Each runs over an axis of one replica, which is the only one that a rule can compute
 without others; several replicas are in `tests/ops/test_collective.py`.

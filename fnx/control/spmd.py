@@ -35,10 +35,11 @@ from fnx.core.trace import bind, constant, evaluate, source_of
 from fnx.core.types import ArrayType
 from fnx.dtypes import int32, is_inexact
 from fnx.ops.arithmetic import add, mul, select
-from fnx.ops.collective import axis_index, psum, psum_scatter
+from fnx.ops.collective import psum, psum_scatter
 from fnx.ops.elementwise import eq
 from fnx.ops.families import along
-from fnx.ops.pbroadcast import pbroadcast
+from fnx.ops.meeting import axis_index
+from fnx.ops.sending import pbroadcast
 from fnx.ops.shape import (
     broadcast_in_dim,
     part_of,

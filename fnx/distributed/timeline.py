@@ -19,14 +19,13 @@ from fnx.distributed.transfers import NOTHING, Transfer, message, transfer
 from fnx.ops.collective import (
     all_gather,
     all_to_all,
-    axis_index,
     pmax,
     pmin,
-    ppermute,
     psum,
     psum_scatter,
 )
-from fnx.ops.pbroadcast import pbroadcast
+from fnx.ops.meeting import axis_index
+from fnx.ops.sending import pbroadcast, ppermute
 from fnx.records import record
 from fnx.runtime.plan import (
     BranchStep,

@@ -17,10 +17,9 @@ from fnx.core.array import Array
 from fnx.numpy.operands import as_array, is_scalar
 from fnx.numpy.operands import axis_index as checked_axis
 from fnx.numpy.shaping import moveaxis, reshape
-from fnx.ops import collective
+from fnx.ops import collective, meeting, sending
 from fnx.ops.arithmetic import add, mul
 from fnx.ops.groups import checked_groups, member_count
-from fnx.ops.pbroadcast import pbroadcast as from_source
 
 Groups = Sequence[Sequence[int]] | None
 
@@ -107,7 +106,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     def sent(array: Array) -> Array:
         for name, number in reversed([*zip(names, numbers, strict=True)]):
-            array = from_source(array, axis_name=name, source=int(number))
+            array = sending.pbroadcast(array, axis_name=name, source=int(number))
         return array
 
     return _each("pbroadcast", x, sent)
@@ -222,7 +221,7 @@ def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> An
     pairs = tuple([(int(a), int(b)) for a, b in perm])
 
     def sent(array: Array) -> Array:
-        return collective.ppermute(array, axis_name=axis_name, perm=pairs)
+        return sending.ppermute(array, axis_name=axis_name, perm=pairs)
 
     return _each("ppermute", x, sent)
 
@@ -242,10 +241,10 @@ def pswapaxes(
 def axis_index(axis_name: Any) -> Array:
     """The number of this replica along an axis; along several in row-major order."""
     names = _names(axis_name)
-    number = collective.axis_index(axis_name=names[0])
+    number = meeting.axis_index(axis_name=names[0])
     for name in names[1:]:
         size = axes.axis_size(name)
-        number = add(mul(number, size), collective.axis_index(axis_name=name))
+        number = add(mul(number, size), meeting.axis_index(axis_name=name))
     return number
 
 

@@ -5,7 +5,7 @@ Under `vmap(axis_name=...)` the replicas lie along one array axis, and the `batc
 of that axis turns the collective into array operations; `pmap` and `shard_map` run it
 between devices. Convention of derivatives: the cotangents of all replicas count, so
 that the transpose of a sum over replicas is the sum over replicas.
-Next on the walk: `fnx/transforms/batch.py`.
+Next on the walk: `sending.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core import axes
-from fnx.core.communicator import Alone, Communicator, OnDevice
+from fnx.core.communicator import Communicator
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
@@ -32,8 +32,8 @@ from fnx.ops.groups import (
     into_groups,
     member_count,
     out_of_groups,
-    rearranged,
 )
+from fnx.ops.meeting import members, whole
 from fnx.ops.reduce import (
     reduce_and,
     reduce_max,
@@ -43,13 +43,7 @@ from fnx.ops.reduce import (
     winners,
     zero_or_one,
 )
-from fnx.ops.shape import (
-    broadcast_in_dim,
-    iota,
-    permute,
-)
-
-Replicas = tuple[tuple[int, int], ...]
+from fnx.ops.shape import broadcast_in_dim, permute
 
 
 class _Collective(Primitive):
@@ -418,159 +412,6 @@ class _AllToAll(_Scattered):
         return _swapped(self(_swapped(x), **_axis(axis_name, axis_size, groups)))
 
 
-class _Ppermute(Primitive):
-    """ppermute: sends each replica's value on; `perm` has (source, destination) pairs.
-
-    A replica that is no destination gets zeros.
-    """
-
-    linear = True
-    sees_axes = True
-    meets = True
-
-    def __call__(
-        self,
-        x: Any,
-        *,
-        axis_name: Hashable,
-        perm: Sequence[tuple[int, int]],
-        axis_size: int | None = None,
-    ) -> Any:
-        size = axes.axis_size(axis_name) if axis_size is None else axis_size
-        pairs = tuple(sorted([(int(i), int(j)) for i, j in perm]))
-        return bind(self, (x,), _params(axis_name, size, pairs))
-
-    def infer(
-        self, x: ArrayType, *, axis_name: Hashable, axis_size: int, perm: Replicas
-    ) -> ArrayType:
-        """The same type; a replica sends and receives at most once."""
-        for ends in zip(*perm, strict=True):
-            if len(set(ends)) < len(ends) or not set(ends) <= set(range(axis_size)):
-                raise errors.AxisError(
-                    errors.explain(
-                        f"ppermute({x}, axis_name={axis_name!r}, perm={perm})",
-                        "sources and destinations must each be different numbers "
-                        f"from 0 to {axis_size - 1}",
-                    )
-                )
-        return x
-
-    def reference(
-        self, x: Any, *, axis_name: Hashable, axis_size: int, perm: Replicas
-    ) -> Any:
-        """What this replica is sent."""
-        out = np.empty_like(np.asarray(x))
-        self.write((out,), x, **_params(axis_name, axis_size, perm))
-        return out
-
-    def write(
-        self,
-        outputs: Sequence[Any],
-        x: Any,
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-        perm: Replicas,
-    ) -> None:
-        """Meets the other replicas."""
-        others = members(self, axis_name, axis_size)
-        others.permute(whole(x), outputs[0], perm)
-
-    steps = _Collective.steps
-
-    def jvp(
-        self,
-        primals: Sequence[Any],
-        tangents: Sequence[Any],
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-        perm: Replicas,
-    ) -> tuple[Any, Any]:
-        """Linear."""
-        params = _params(axis_name, axis_size, perm)
-        return self(*primals, **params), self(*tangents, **params)
-
-    def transpose(
-        self,
-        ct: Any,
-        x: Any,
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-        perm: Replicas,
-    ) -> Sequence[Any]:
-        """The cotangents travel back."""
-        back = [(j, i) for i, j in perm]
-        return (self(ct, axis_name=axis_name, axis_size=axis_size, perm=back),)
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-        perm: Replicas,
-    ) -> tuple[Any, Any]:
-        """The rows in their new order on its own axis; itself on any other."""
-        ((x,), (is_mapped,)) = args, mapped
-        if axis.name is None or axis.name != axis_name:
-            return self(x, **_params(axis_name, axis_size, perm)), is_mapped
-        if not is_mapped and len(perm) == axis_size:
-            return x, False
-        rows = x if is_mapped else along(axis, x)
-        return rearranged(rows, {j: i for i, j in perm}), True
-
-
-class _AxisIndex(Primitive):
-    """axis_index: the number of this replica, an int32."""
-
-    sees_axes = True
-
-    def __call__(self, *, axis_name: Hashable, axis_size: int | None = None) -> Any:
-        size = axes.axis_size(axis_name) if axis_size is None else axis_size
-        return bind(self, (), {"axis_name": axis_name, "axis_size": size})
-
-    def infer(self, *, axis_name: Hashable, axis_size: int) -> ArrayType:
-        """int32, as in JAX."""
-        return ArrayType((), dtypes.int32)
-
-    def jvp(
-        self,
-        primals: Sequence[Any],
-        tangents: Sequence[Any],
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-    ) -> tuple[Any, None]:
-        """It has no operand that could move."""
-        return self(axis_name=axis_name, axis_size=axis_size), None
-
-    def reference(self, *, axis_name: Hashable, axis_size: int) -> Any:
-        """The rank of this replica."""
-        return np.asarray(members(self, axis_name, axis_size).rank, np.int32)
-
-    def steps(self, plan: Any, **params: Any) -> None:
-        """The rank of the thread that runs the plan."""
-        plan.host()
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        *,
-        axis_name: Hashable,
-        axis_size: int,
-    ) -> tuple[Any, Any]:
-        """0, 1, 2… along its own axis."""
-        if axis.name is None or axis.name != axis_name:
-            return self(axis_name=axis_name, axis_size=axis_size), False
-        return iota(shape=(axis.size,), dtype=dtypes.int32, axis=0), True
-
-
 def pmean(
     x: Any, axis_name: Hashable, groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
@@ -583,33 +424,6 @@ def pmean(
 
 def _axis(axis_name: Hashable, axis_size: int, groups: Groups) -> dict[str, Any]:
     return {"axis_name": axis_name, "axis_size": axis_size, "groups": groups}
-
-
-def members(primitive: Primitive, axis_name: Hashable, axis_size: int) -> Communicator:
-    """Who is met along an axis; raises where the other replicas are not there."""
-    found = axes.communicator(axis_name)
-    if found is not None:
-        return found
-    if axis_size == 1:
-        return Alone()
-    raise errors.AxisError(
-        errors.explain(
-            f"{primitive.name} over the axis {axis_name!r} of size {axis_size}",
-            "only one replica is here to compute it",
-            "run it inside the vmap, pmap or shard_map that binds the axis",
-        )
-    )
-
-
-def whole(x: Any) -> Any:
-    """A value as a communicator takes it: contiguous; a literal is a number."""
-    if isinstance(x, OnDevice):
-        return x
-    return np.ascontiguousarray(x).reshape(np.shape(x))
-
-
-def _params(axis_name: Hashable, axis_size: int, perm: Replicas) -> dict[str, Any]:
-    return {"axis_name": axis_name, "axis_size": axis_size, "perm": perm}
 
 
 def _number(n: int, dtype: np.dtype[Any]) -> Literal:
@@ -632,5 +446,3 @@ pmin = _Extreme("pmin", "min", reduce_min, reduce_and)
 all_gather = _AllGather("all_gather")
 psum_scatter = _PsumScatter("psum_scatter")
 all_to_all = _AllToAll("all_to_all")
-ppermute = _Ppermute("ppermute")
-axis_index = _AxisIndex("axis_index")

@@ -22,7 +22,7 @@ from fnx.core.communicator import Communicator
 from fnx.core.primitive import MappedAxis
 from fnx.core.program import Program
 from fnx.core.trace import evaluate
-from fnx.ops.pbroadcast import pbroadcast
+from fnx.ops.sending import pbroadcast
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, from_numpy
 from fnx.runtime.device import Device

@@ -20,8 +20,9 @@ from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.core.trace import bind, source_of
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, mul
-from fnx.ops.collective import all_gather, axis_index, pmax, pmin, psum
+from fnx.ops.collective import all_gather, pmax, pmin, psum
 from fnx.ops.index import dynamic_slice
+from fnx.ops.meeting import axis_index
 from fnx.ops.shape import permute, reshape, scalar
 from fnx.records import record
 from fnx.transforms.rewrite import rewrite

@@ -15,15 +15,14 @@ from fnx.ops import collective
 from fnx.ops.collective import (
     all_gather,
     all_to_all,
-    axis_index,
     pmax,
     pmean,
     pmin,
-    ppermute,
     psum,
     psum_scatter,
 )
-from fnx.ops.pbroadcast import pbroadcast
+from fnx.ops.meeting import axis_index
+from fnx.ops.sending import pbroadcast, ppermute
 from fnx.runtime.array import from_numpy
 from fnx.transforms.batch import map_over
 
