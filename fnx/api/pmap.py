@@ -115,10 +115,15 @@ class Pmapped:
                 self._entries[key] = found
         spread, out_tree = found
         results = self._run(spread, arrays)
-        for x, donated in zip(arrays, self._options.donated(divided), strict=True):
-            if donated and not isinstance(x, Tracer):
-                x.delete()  # type: ignore[attr-defined]
+        if self._options.donate_nums:
+            self._delete(arrays, self._options.donated(divided))
         return out_tree.unflatten(results)
+
+    def _delete(self, arrays: Sequence[Any], donated: Sequence[bool]) -> None:
+        """Deletes the arrays that were donated."""
+        for x, is_donated in zip(arrays, donated, strict=True):
+            if is_donated and not isinstance(x, Tracer):
+                x.delete()
 
     def _run(self, spread: Spread, arrays: Sequence[Any]) -> Sequence[Any]:
         """The results; of several processes, for the members of this one."""

@@ -8,6 +8,7 @@ devices. Next on the walk: `pieces.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,15 +42,9 @@ class Replicated:
     outs: Specs
 
     @property
-    def types(self) -> list[ArrayType]:
-        """The types of the outputs as wholes."""
-        rows = zip(self.program.output_types, self.outs, strict=True)
-        return [whole(type, spec, self.mesh.axes) for type, spec in rows]
-
-    @property
-    def shardings(self) -> list[NamedSharding]:
-        """How the outputs are cut."""
-        return [NamedSharding(self.mesh, spec_of(spec)) for spec in self.outs]
+    def ends(self) -> tuple[Sequence[ArrayType], Sequence[NamedSharding]]:
+        """The types of the outputs as wholes, and how they are cut."""
+        return _ends(self.program.output_types, self.outs, self.mesh)
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """The outputs, where the replicas have made them."""
@@ -71,9 +66,10 @@ class Replicated:
         """Every replica writes into its part of the outputs."""
         data = [x._numpy() for x in arrays]
         ready = replicas.ready(self.program, self.mesh.axes, self.ins, self.outs)
-        outputs = [ready.empty(type) for type in self.types]
+        types, shardings = self.ends
+        outputs = [ready.empty(type) for type in types]
         ready.run(outputs, data)
-        rows = zip(outputs, self.types, self.shardings, strict=True)
+        rows = zip(outputs, types, shardings, strict=True)
         return [sharded(*row) for row in rows]
 
     def _across(self, arrays: Sequence[Any]) -> list[Any]:
@@ -96,7 +92,7 @@ class Replicated:
         wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
         given = [there.given(*row) for row in zip(arrays, wanted, strict=True)]
         found = zip(*ready.run(given), strict=True)
-        rows = zip(found, self.types, self.shardings, strict=True)
+        rows = zip(found, *self.ends, strict=True)
         return [there.global_array(*row) for row in rows]
 
     def _on_devices(self, arrays: Sequence[Any]) -> list[Any]:
@@ -108,7 +104,16 @@ class Replicated:
         )
         wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
         found = ready.run(arrays, wanted, devices, self.asker)
-        return there.joined(found, self.types, self.shardings)
+        return there.joined(found, *self.ends)
+
+
+@functools.lru_cache(maxsize=1024)
+def _ends(
+    parts: tuple[ArrayType, ...], outs: Specs, mesh: Mesh
+) -> tuple[Sequence[ArrayType], Sequence[NamedSharding]]:
+    """The types of whole arrays whose parts replicas make, and how they are cut."""
+    types = [whole(*row, mesh.axes) for row in zip(parts, outs, strict=True)]
+    return types, [NamedSharding(mesh, spec_of(spec)) for spec in outs]
 
 
 def on_devices() -> Any:
