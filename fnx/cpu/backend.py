@@ -33,7 +33,7 @@ from fnx.cpu.library import (
     blas_threads_address,
 )
 from fnx.cpu.products import OWN
-from fnx.cpu.python import CALL, SERVE
+from fnx.cpu.python import CALL, LISTEN, SERVE
 from fnx.cpu.threads import cpus, num_threads
 from fnx.cpu.workers import divided, run_address
 from fnx.records import record
@@ -42,6 +42,7 @@ from fnx.runtime.plan import (
     Literal,
     Place,
     Plan,
+    listen,
 )
 
 Arrays = Sequence[np.ndarray[Any, Any]]
@@ -138,6 +139,8 @@ class _NativePlan:
         """Where a symbol is in this process; `ImportError` if it is not."""
         if symbol == SERVE:
             return id(self.serve)
+        if symbol == LISTEN:
+            return id(listen)
         if symbol.startswith("Py"):
             return layout.python_address(symbol)
         if symbol == RUN:

@@ -19,6 +19,10 @@ SERVE = "fnx_serve"
 called with the step's number and the address of an array of addresses: those of its
 inputs and outputs."""
 
+LISTEN = "fnx_listen"
+"""The symbol whose address is that of the Python function that raises in a thread that
+is to stop, although no signal reaches it."""
+
 _TAKE = "call i32 @PyGILState_Ensure()"
 _LET_GO = "call void @PyGILState_Release(i32 %state)"
 
@@ -68,8 +72,16 @@ late:
 ask:
   %state = {_TAKE}
   %raised = call i32 @PyErr_CheckSignals()
+  %interrupted = icmp ne i32 %raised, 0
+  br i1 %interrupted, label %leave, label %hear
+hear:
+  %heard = call ptr @PyObject_Vectorcall(ptr @{LISTEN}, ptr null, i64 0, ptr null)
+  call void @Py_DecRef(ptr %heard)
+  %stopped = icmp eq ptr %heard, null
+  br label %leave
+leave:
+  %failed = phi i1 [ true, %ask ], [ %stopped, %hear ]
   {_LET_GO}
-  %failed = icmp ne i32 %raised, 0
   %status = zext i1 %failed to i32
   ret i32 %status
 done:
@@ -102,7 +114,11 @@ _TO_CALL = {
     "PyObject_Vectorcall": "ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)",
     "Py_DecRef": "void @Py_DecRef(ptr)",
 }
-_TO_LOOK = {"PyErr_CheckSignals": "i32 @PyErr_CheckSignals()"}
+_TO_LOOK = {
+    "PyErr_CheckSignals": "i32 @PyErr_CheckSignals()",
+    "PyObject_Vectorcall": _TO_CALL["PyObject_Vectorcall"],
+    "Py_DecRef": _TO_CALL["Py_DecRef"],
+}
 
 
 def has_clock() -> bool:
@@ -123,6 +139,8 @@ def define(module: Text, calls: bool, looks: bool) -> set[str]:
         module.define(CALL_PYTHON)
         symbols.add(SERVE)
     if looks:
+        module.declare(LISTEN, f"@{LISTEN} = external global i8")
+        symbols.add(LISTEN)
         module.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
         module.define(LOOK)
     module.define(_CALL)

@@ -29,6 +29,7 @@ from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
 from fnx.core.layout import Matrices, Product
 from fnx.core.program import Literal
+from fnx.core.stopping import listen
 
 __all__ = [
     "BranchStep",
@@ -58,6 +59,7 @@ __all__ = [
     "held_plans",
     "is_replica",
     "is_small",
+    "listen",
     "plan_cost",
     "step_cost",
     "type_bytes",

@@ -35,6 +35,7 @@ from fnx.core import axes as named_axes
 from fnx.core.cache import cached
 from fnx.core.communicator import Communicator
 from fnx.core.program import Program, walk
+from fnx.core.stopping import Stop, stopped_by
 from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.runtime.backend import backend
@@ -305,10 +306,11 @@ def together(count: int, work: Callable[[int], None], native: bool) -> None:
     """
     failures: list[BaseException | None] = [None] * count
     ended = threading.Semaphore(0)
+    stop = Stop()
 
     def task(rank: int) -> Callable[[], None]:
         def run() -> None:
-            _guarded(work, rank, failures)
+            _guarded(work, rank, failures, stop)
             ended.release()
 
         return run
@@ -319,19 +321,39 @@ def together(count: int, work: Callable[[int], None], native: bool) -> None:
                 _workers.append(_Worker(len(_workers) + 1))
             for rank in range(1, count):
                 _workers[rank - 1].tasks.put(task(rank))
-        _guarded(work, 0, failures)
+        _guarded(work, 0, failures, stop)
         for _ in range(1, count):
-            ended.acquire()
+            _wait(ended, failures, stop)
     _raise_first(failures)
 
 
-def _guarded(
-    work: Callable[[int], None], rank: int, failures: list[BaseException | None]
+def _wait(
+    ended: threading.Semaphore, failures: list[BaseException | None], stop: Stop
 ) -> None:
+    """Waits for one more replica; Ctrl-C has those that loop end, too."""
+    while True:
+        try:
+            ended.acquire()
+        except BaseException as error:  # a signal, which only this thread hears of
+            failures[0] = failures[0] or error
+            stop.asked = True
+        else:
+            return
+
+
+def _guarded(
+    work: Callable[[int], None],
+    rank: int,
+    failures: list[BaseException | None],
+    stop: Stop,
+) -> None:
+    """Runs one replica; where it fails, the others need not go on."""
     try:
-        work(rank)
+        with stopped_by(stop):
+            work(rank)
     except BaseException as error:
         failures[rank] = error
+        stop.asked = True
 
 
 def _raise_first(failures: Sequence[BaseException | None]) -> None:

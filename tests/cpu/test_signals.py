@@ -111,6 +111,22 @@ def test_a_loop_is_stopped(name):
     run(f"fnx.jit(lambda x: {LONG[name]})")
 
 
+REPLICAS = {
+    "all of them": "lambda x: lax.while_loop(lambda v: v > -1, lambda v: v * 0.5, x)",
+    "others than the first": """lambda x: lax.while_loop(
+        lambda v: (v > -1) | (lax.axis_index("i") > 0), lambda v: v * 0.5 - 2 * (
+        lax.axis_index("i") == 0), x)""",
+}
+
+
+@pytest.mark.multi_device
+@pytest.mark.parametrize("name", REPLICAS)
+def test_replicas_that_never_meet_are_stopped(name):
+    """The main thread alone hears of a signal; all of them end."""
+    run(f"""(lambda mapped: lambda x: mapped(np.full(3, x)))(
+        setattr(fnx.config, "cpu_devices", 3) or fnx.pmap({REPLICAS[name]}, "i"))""")
+
+
 def test_a_call_in_machine_code_is_stopped():
     """After some calls the whole call is native, and no frame of Python's is left."""
     bounded = "fnx.jit(lambda x, n: lax.fori_loop(0, n, lambda i, v: v * 0.5 + x, x))"
