@@ -78,7 +78,9 @@ class _Neg(Elementwise):
         return (neg(ct),)
 
 
-class _Mul(Elementwise):
+class _Product(Elementwise):
+    """What products have in common."""
+
     linear = True
 
     def links(
@@ -92,6 +94,8 @@ class _Mul(Elementwise):
         """None where the other factor is known to be 0."""
         return nonzero(known[1 - position], out.shape)
 
+
+class _Mul(_Product):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule, each term with a strong zero."""
         x, y = primals
@@ -116,20 +120,7 @@ class _Mul(Elementwise):
         return None
 
 
-class _StrongZero(Elementwise):
-    linear = True
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """None where the other factor is known to be 0."""
-        return nonzero(known[1 - position], out.shape)
-
+class _StrongZero(_Product):
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule; where the coefficient moves, both factors are tangents."""
         c, t = primals
@@ -153,25 +144,12 @@ class _StrongZero(Elementwise):
         return mul.identity(inputs)
 
 
-class _TangentProduct(Elementwise):
+class _TangentProduct(_Product):
     """The product of two tangents: 0 where either is, whatever the other.
 
     Unlike `mul_strong_zero` it is linear in both operands, so that its own derivative
     keeps the mixed term where one of them is 0.
     """
-
-    linear = True
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """None where the other factor is known to be 0."""
-        return nonzero(known[1 - position], out.shape)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """The product rule."""

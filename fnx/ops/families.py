@@ -16,6 +16,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.array import Array
+from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, primitive
 from fnx.core.program import Literal
@@ -60,6 +61,21 @@ class OnHost(Primitive):
     def steps(self, plan: Any, *inputs: Any, **params: Any) -> None:
         """One callback."""
         plan.host()
+
+
+class Copying(Primitive):
+    """An operation whose output elements are elements of its operands."""
+
+    def links(
+        self,
+        position: int,
+        types: Sequence[ArrayType],
+        out: ArrayType,
+        known: Sequence[Any],
+        **params: Any,
+    ) -> Links | None:
+        """The elements that are copied."""
+        return copied(self, position, known, types, params)
 
 
 class Elementwise(Primitive):

@@ -17,13 +17,13 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.faults import Fault
-from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import Flow, MappedAxis, Primitive, primitive
+from fnx.core.primitive import Flow, MappedAxis, primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.kernel.expr import Const, IndexValue
 from fnx.ops.bounds import vectors_outside
+from fnx.ops.families import Copying
 from fnx.ops.rearrange import Ints, all_of, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
 from fnx.ops.window_prefix import padded_vectors
@@ -108,7 +108,7 @@ def window_labels(
     return tuple(at), tuple(of_indices), tuple(out)
 
 
-class _Gather(Primitive):
+class _Gather(Copying):
     """gather(operand, indices, dims, sizes, mode, fill_value): windows of the operand.
 
     `sizes` is the window's size in each axis of the operand. A window that is not
@@ -195,17 +195,6 @@ class _Gather(Primitive):
         if mode == "fill":
             out[~rows.inside] = fill
         return rows.as_windows(out)
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self,

@@ -16,14 +16,14 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.array import Array
 from fnx.core.faults import Fault
-from fnx.core.links import Links, copied
 from fnx.core.padding import Extent, Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, Pulled, is_linear
+from fnx.core.primitive import MappedAxis, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
 from fnx.ops.bounds import starts_outside
 from fnx.ops.elementwise import clamp, convert
+from fnx.ops.families import Copying
 from fnx.ops.gather import WindowDims, clipped, gather
 from fnx.ops.rearrange import Ints, all_of, check_axes
 from fnx.ops.scatter import scatter
@@ -41,7 +41,7 @@ _SMALL_PART = 4
 """An update of at most a part like that is written in place rather than fused."""
 
 
-class _DynamicSlice(Primitive):
+class _DynamicSlice(Copying):
     """dynamic_slice(x, *starts, sizes): the part of these sizes that begins at starts.
 
     A start for each axis, integer scalars of one dtype (or Python ints). A part that
@@ -69,17 +69,6 @@ class _DynamicSlice(Primitive):
     def reference(self, x: Any, *starts: Any, sizes: Ints) -> Any:
         """NumPy's slice after the starts were clipped."""
         return x[_part(x.shape, starts, sizes)]
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
@@ -134,7 +123,7 @@ class _DynamicSlice(Primitive):
         return inputs[0] if sizes == inputs[0].type.shape else None
 
 
-class _DynamicUpdateSlice(Primitive):
+class _DynamicUpdateSlice(Copying):
     """dynamic_update_slice(x, update, *starts): x with a part replaced by `update`.
 
     Starts are those of `dynamic_slice`.
@@ -162,17 +151,6 @@ class _DynamicUpdateSlice(Primitive):
         out = np.array(x)
         out[_part(out.shape, starts, np.shape(update))] = update
         return out
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Linear in both arrays together."""

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes
-from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import MappedAxis
 from fnx.core.program import Atom
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, ShapeError, explain
 from fnx.kernel.expr import Const
+from fnx.ops.families import Copying
 
 Ints = tuple[int, ...]
 
 
-class Rearrangement(Primitive, ABC):
+class Rearrangement(Copying, ABC):
     """A linear operation whose output elements are elements of its one operand.
 
     A subclass gives the params of the same operation one axis up (`raised`).
@@ -63,17 +63,6 @@ class Rearrangement(Primitive, ABC):
     def padded(self, pads: Pads, x: Padded, **params: Any) -> Any:
         """The same operation, where a prefix goes to a prefix."""
         return self(x.array, **params)
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def identity(self, inputs: Sequence[Atom], **params: Any) -> Atom | None:
         """The operand, where nothing moves."""

@@ -25,7 +25,7 @@ from fnx.ops.arithmetic import eq, plus, scale, select
 from fnx.ops.bounds import vectors_outside
 from fnx.ops.cumulative import Parts, before, product_rule, scanned
 from fnx.ops.elementwise import convert, div
-from fnx.ops.families import ANY, NUMBER, REAL, STORED, literal, widened
+from fnx.ops.families import ANY, NUMBER, REAL, STORED, Copying, literal, widened
 from fnx.ops.gather import (
     POINTS,
     Rows,
@@ -251,19 +251,8 @@ class Scatter(Primitive):
         return {1: how, 2: how} if in_order else {2: how}
 
 
-class _Set(Scatter):
+class _Set(Copying, Scatter):
     linear = True
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any

@@ -16,7 +16,6 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
-from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Flow, MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Literal, Var
@@ -24,7 +23,7 @@ from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.arithmetic import select
-from fnx.ops.families import along
+from fnx.ops.families import Copying, along
 from fnx.ops.prefix import (
     padded_concatenate,
     padded_pad,
@@ -381,7 +380,7 @@ class _Slice(Rearrangement):
         return self.infer(x, start=start, stop=stop, strides=strides) is x
 
 
-class _Pad(Primitive):
+class _Pad(Copying):
     """pad(x, value, low, high, interior): x among elements equal to the scalar `value`.
 
     `low` and `high` elements are put before and after each axis, `interior` ones
@@ -444,17 +443,6 @@ class _Pad(Primitive):
             target.append(slice(begin, end, step))
         out[tuple(target)] = x[tuple(source)]
         return out
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
@@ -543,7 +531,7 @@ class _Pad(Primitive):
         return inputs[0] if still and not any(high) else None
 
 
-class _Concatenate(Primitive):
+class _Concatenate(Copying):
     """concatenate(*xs, axis): the arrays one after the other along an axis."""
 
     linear = True
@@ -574,17 +562,6 @@ class _Concatenate(Primitive):
     def reference(self, *xs: Any, axis: int) -> Any:
         """NumPy's concatenate."""
         return np.concatenate(xs, axis)
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], *, axis: int

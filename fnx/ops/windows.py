@@ -27,7 +27,7 @@ from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, ShapeError, explain
-from fnx.ops.families import NUMBER, widened
+from fnx.ops.families import NUMBER, Copying, widened
 from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, all_of, dilated, inverse
 from fnx.ops.reduce import check_kind, fold_tag
@@ -367,7 +367,7 @@ def offsets(windows: Windows) -> Iterator[Ints]:
 # ---------------------------------------------------------------- the operations
 
 
-class _Patches(Primitive):
+class _Patches(Copying):
     """patches(x, windows, dims): the windows of x, written out; padding is 0.
 
     The axes are those of the array of windows, then those of a window, in the order
@@ -398,17 +398,6 @@ class _Patches(Primitive):
             out[offset] = padded[window_slices(windows, counts, offset)]
         ndim = len(counts)
         return out.transpose([(d + ndim) % (2 * ndim) for d in dims])
-
-    def links(
-        self,
-        position: int,
-        types: Sequence[ArrayType],
-        out: ArrayType,
-        known: Sequence[Any],
-        **params: Any,
-    ) -> Links | None:
-        """The elements that are copied."""
-        return copied(self, position, known, types, params)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
