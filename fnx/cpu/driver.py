@@ -345,14 +345,22 @@ class Driver:
         operands = function.operands
         for number, place in enumerate((step.out, step.x, step.y)):
             function.put(operands, number, self.pointer(place))
-        name = self.product(step)
-        rounds, chunk = rounds_and_chunk(step.product)
-        if chunk < rounds and has_pool() and (is_own(step) or has_set_threads()):
-            function.external(RUN, "void", "ptr, ptr, i64, i64")
-            call = f"@{RUN}(ptr @{name}, ptr {operands}, i64 {rounds}, i64 {chunk})"
+        name, (rounds, chunk) = self.product(step), rounds_and_chunk(step.product)
+        self.rounds(name, operands, rounds, chunk, _calls_blas(step))
+
+    def rounds(
+        self, name: str, context: str, count: int, chunk: int, blas: bool
+    ) -> None:
+        """Calls a function for so many rounds; threads take a chunk of them each.
+
+        If it calls `blas`, that must be one which can be told to use one thread.
+        """
+        if chunk < count and has_pool() and (not blas or has_set_threads()):
+            self.function.external(RUN, "void", "ptr, ptr, i64, i64")
+            call = f"@{RUN}(ptr @{name}, ptr {context}, i64 {count}, i64 {chunk})"
         else:
-            call = f"@{name}(ptr {operands}, i64 0, i64 {rounds})"
-        function.lines.append(f"call void {call}")
+            call = f"@{name}(ptr {context}, i64 0, i64 {count})"
+        self.function.lines.append(f"call void {call}")
 
     def lapack(self, step: HostStep) -> None:
         """The matrices of a stack, one after the other; threads share large stacks."""
@@ -364,13 +372,7 @@ class Driver:
         for number, pointer in enumerate(operands):
             function.put(context, number, pointer)
         name = self.routine(step)
-        count, some = matrices(step), chunk(step)
-        if some < count and has_pool() and has_set_threads():
-            function.external(RUN, "void", "ptr, ptr, i64, i64")
-            call = f"@{RUN}(ptr @{name}, ptr {context}, i64 {count}, i64 {some})"
-        else:
-            call = f"@{name}(ptr {context}, i64 0, i64 {count})"
-        function.lines.append(f"call void {call}")
+        self.rounds(name, context, matrices(step), chunk(step), True)
 
     def routine(self, step: HostStep) -> str:
         """The function of a routine of LAPACK; equal ones share it."""

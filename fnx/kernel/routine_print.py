@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,39 @@ def _expanded(name: str, dtype: DType) -> Routine:
 def _table_name(table: tuple[float, ...]) -> str:
     digest = hashlib.sha256(repr(table).encode()).hexdigest()
     return f"fnx_table_{digest[:12]}"
+
+
+class _Printer(ABC):
+    """Prints blocks of statements, each kind by its method."""
+
+    def block(self, block: Block) -> None:
+        """Print a block."""
+        for statement in block.statements:
+            match statement:
+                case Step():
+                    self.step(statement)
+                case Lookup():
+                    self.lookup(statement)
+                case Branch():
+                    self.branch(statement)
+                case Loop():
+                    self.loop(statement)
+
+    @abstractmethod
+    def step(self, step: Step) -> None:
+        """Print a row of the table, or a call of what `math.py` expands."""
+
+    @abstractmethod
+    def lookup(self, lookup: Lookup) -> None:
+        """Print a load from a constant."""
+
+    @abstractmethod
+    def branch(self, branch: Branch) -> None:
+        """Print both blocks of a branch."""
+
+    @abstractmethod
+    def loop(self, loop: Loop) -> None:
+        """Print a loop."""
 
 
 # ---------------------------------------------------------------- LLVM IR
@@ -112,7 +146,7 @@ def _llvm_function(e: scalar_llvm.Emitter, routine: Routine) -> tuple[str, list[
     return head, printer.memory
 
 
-class _LLVM:
+class _LLVM(_Printer):
     """Prints statements; `names` are what cells are called."""
 
     def __init__(self, e: scalar_llvm.Emitter, names: dict[Cell, str]) -> None:
@@ -130,19 +164,6 @@ class _LLVM:
         if isinstance(operand, Number):
             return self.e.constant(operand.value, operand.dtype, 1)
         return self.names[operand]
-
-    def block(self, block: Block) -> None:
-        """Print a block."""
-        for statement in block.statements:
-            match statement:
-                case Step():
-                    self.step(statement)
-                case Lookup():
-                    self.lookup(statement)
-                case Branch():
-                    self.branch(statement)
-                case Loop():
-                    self.loop(statement)
 
     def step(self, step: Step) -> None:
         """Print a row of the table, or a call of what `math.py` expands."""
@@ -252,7 +273,7 @@ def _cuda_helper(c: scalar_cuda.Emitter, routine: Routine) -> str:
     return name
 
 
-class _CUDA:
+class _CUDA(_Printer):
     """Prints statements; `names` are what cells are called."""
 
     def __init__(self, c: scalar_cuda.Emitter) -> None:
@@ -270,19 +291,6 @@ class _CUDA:
         if isinstance(operand, Number):
             return self.c.constant(operand.value, operand.dtype)
         return self.names[operand]
-
-    def block(self, block: Block) -> None:
-        """Print a block."""
-        for statement in block.statements:
-            match statement:
-                case Step():
-                    self.step(statement)
-                case Lookup():
-                    self.lookup(statement)
-                case Branch():
-                    self.branch(statement)
-                case Loop():
-                    self.loop(statement)
 
     def step(self, step: Step) -> None:
         """Print a row of the table, or a call of what `math.py` expands."""

@@ -8,6 +8,7 @@ real and imaginary parts). Receives and gives `Value`s of float64; next:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from fnx.kernel.math_trig import sin_cos_pi
 from fnx.kernel.math_value import Value, fma, select
@@ -132,8 +133,10 @@ _EI_ROOT, _EI_ROOT_LOW = 0.3725074107813666, 1.3140183414386028e-17
 # ---------------------------------------------------------------- oscillating
 
 
-def _complex_fraction(t: Value) -> tuple[Value, Value]:
-    """The continued fraction of E_1(it) exp(it): 1/(1+it - 1/(3+it - 4/(5+it - …)))."""
+def _complex_fraction(
+    im: Value, rise: float, top: Callable[[Value], Value]
+) -> tuple[Value, Value]:
+    """1/(z + top(1)/(z + rise + top(2)/(z + 2 rise + …))), where z = 1 + i im."""
 
     def step(
         i: Value,
@@ -145,26 +148,27 @@ def _complex_fraction(t: Value) -> tuple[Value, Value]:
         hr: Value,
         hi: Value,
     ) -> tuple[Values, Value]:
-        top = -i * i
-        br = br + 2.0
-        dr, di = fma(top, dr, br), fma(top, di, t)
+        above = top(i)
+        br = br + rise
+        dr, di = fma(above, dr, br), fma(above, di, im)
         size = dr * dr + di * di
         dr, di = dr / size, -di / size
         size = cr * cr + ci * ci
-        cr, ci = br + top * cr / size, t - top * ci / size
+        cr, ci = br + above * cr / size, im - above * ci / size
         er, ei = cr * dr - ci * di, cr * di + ci * dr
         following = hr * er - hi * ei, hr * ei + hi * er
         going = abs(er - 1.0) + abs(ei) > 2e-16
         return (i + 1.0, br, cr, ci, dr, di, *following), going
 
-    size = t * t + 1.0
-    first = 1.0 / size, -t / size
-    state = (t.like(1.0), t.like(1.0), 1e150, 0.0, *first, *first)
+    size = im * im + 1.0
+    first = 1.0 / size, -im / size
+    state = (im.like(1.0), im.like(1.0), 1e150, 0.0, *first, *first)
     return tuple(repeat(state, step, 1000)[6:])  # type: ignore[return-value]
 
 
 def _si_ci_far(t: Value) -> tuple[Value, Value]:
-    re, im = _complex_fraction(t)
+    # E_1(it) exp(it) = 1/(1+it - 1/(3+it - 4/(5+it - …)))
+    re, im = _complex_fraction(t, 2.0, lambda i: -i * i)
     cos, sin = t.op("cos"), t.op("sin")
     # h = (cos t - i sin t)(re + i im)
     return fma(cos, im, -sin * re), -(cos * re + sin * im)
@@ -214,37 +218,9 @@ def cosine_integral(x: Value) -> Value:
 def _fresnel_far(a: Value) -> tuple[Value, Value]:
     """S and C of a large a, from the continued fraction of erfc(sqrt(pi)/2 (1-i) a)."""
     # w = erfcx(z) z sqrt(pi), z^2 = -i pi a^2 / 2: 1/(1 + (1/2)/z^2/(1 + (2/2)/z^2…))
-    square = a * a * (math.pi / 2)
-
-    def step(
-        i: Value,
-        br: Value,
-        cr: Value,
-        ci: Value,
-        dr: Value,
-        di: Value,
-        hr: Value,
-        hi: Value,
-    ) -> tuple[Values, Value]:
-        # 2z^2 + 1 - 1*2/(2z^2 + 5 - 3*4/(2z^2 + 9 - …))
-        top = -(2.0 * i - 1.0) * (2.0 * i)
-        br = br + 4.0
-        im = -2.0 * square
-        dr, di = fma(top, dr, br), fma(top, di, im)
-        size = dr * dr + di * di
-        dr, di = dr / size, -di / size
-        size = cr * cr + ci * ci
-        cr, ci = br + top * cr / size, im - top * ci / size
-        er, ei = cr * dr - ci * di, cr * di + ci * dr
-        following = hr * er - hi * ei, hr * ei + hi * er
-        going = abs(er - 1.0) + abs(ei) > 2e-16
-        return (i + 1.0, br, cr, ci, dr, di, *following), going
-
-    im = -2.0 * square
-    size = im * im + 1.0
-    first = 1.0 / size, -im / size
-    state = (a.like(1.0), a.like(1.0), 1e150, 0.0, *first, *first)
-    hr, hi = repeat(state, step, 1000)[6:]
+    # that is 2z^2 + 1 - 1*2/(2z^2 + 5 - 3*4/(2z^2 + 9 - …))
+    im = a * a * -math.pi
+    hr, hi = _complex_fraction(im, 4.0, lambda i: -(2.0 * i - 1.0) * (2.0 * i))
     # times a (1 - i), then C + iS = (1 + i)/2 (1 - (cos + i sin)(pi a^2 / 2) h)
     hr, hi = a * (hr + hi), a * (hi - hr)
     high = a * a
