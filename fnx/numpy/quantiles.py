@@ -220,6 +220,11 @@ def _rows(x: Array, axes: tuple[int, ...]) -> Array:
     return reshape(moved, (*kept, math.prod([x.shape[i] for i in axes])))
 
 
+def _before(shares: Array, rows: Array) -> Array:
+    """A number for each share in front of the axes that rows have but for the last."""
+    return reshape(shares, (shares.size,) + (1,) * (rows.ndim - 1))
+
+
 def _weights(name: str, weights: Any, x: Array, axes: tuple[int, ...]) -> Array:
     if weights is None:
         return full(x.shape, x.dtype, 1)
@@ -310,7 +315,7 @@ def _between(rows: Array, shares: Array, method: str, without_nan: bool) -> Arra
         # NaNs are the last of the sorted elements: positions end before them.
         there = parts.not_(ufuncs.isnan(rows))
         counts = broadcast(sum(there, -1, rows.dtype), lead)
-        each = broadcast(reshape(shares, (shares.size,) + (1,) * (rows.ndim - 1)), lead)
+        each = broadcast(_before(shares, rows), lead)
         last = ufuncs.maximum(sub(counts, 1), 0)
         position = _position(each, counts, last, method)
     else:
@@ -319,7 +324,7 @@ def _between(rows: Array, shares: Array, method: str, without_nan: bool) -> Arra
     below, above = [_at(ordered, place) for place in (low, high)]
     weight = sub(position, low)
     if not without_nan:
-        weight = reshape(weight, (shares.size,) + (1,) * (rows.ndim - 1))
+        weight = _before(weight, rows)
     return _BETWEEN.get(method, _linear)(below, above, broadcast(weight, lead))
 
 
@@ -384,7 +389,7 @@ def _by_weight(rows: Array, shares: Array, weights: Array) -> Array:
     )
     reached = cumsum(heavy, -1)
     wanted = mul(
-        broadcast(reshape(shares, (shares.size,) + (1,) * (rows.ndim - 1)), lead),
+        broadcast(_before(shares, rows), lead),
         broadcast(sum(counted, -1), lead),
     )
     before = ufuncs.less(reached, expand_dims(wanted, -1))

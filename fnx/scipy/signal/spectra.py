@@ -228,17 +228,9 @@ def csd(
     >>> frequencies[fnp.argmax(power.real)].item()
     0.125
     """
-    return _density(
-        "csd",
-        (x, y),
-        fs,
-        (window, nperseg, noverlap, nfft),
-        detrend,
-        return_onesided,
-        scaling,
-        axis,
-        average,
-    )
+    segments = window, nperseg, noverlap, nfft
+    how = detrend, return_onesided, scaling, axis, average
+    return _density("csd", (x, y), fs, segments, *how)
 
 
 def welch(
@@ -260,17 +252,9 @@ def welch(
     >>> frequencies[fnp.argmax(power)].item()
     0.125
     """
-    return _density(
-        "welch",
-        (x, None),
-        fs,
-        (window, nperseg, noverlap, nfft),
-        detrend,
-        return_onesided,
-        scaling,
-        axis,
-        average,
-    )
+    segments = window, nperseg, noverlap, nfft
+    how = detrend, return_onesided, scaling, axis, average
+    return _density("welch", (x, None), fs, segments, *how)
 
 
 def _density(

@@ -14,15 +14,15 @@ from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike
 from fnx.ops.arithmetic import mul
 from fnx.scipy.stats import gamma
-from fnx.scipy.stats.support import (
-    arrays,
-)
+from fnx.scipy.stats.support import arrays
 
 
-def _as_gamma(function: str, df: ArrayLike, scale: ArrayLike) -> list[Array]:
-    """It is a gamma distribution of shape df / 2 and twice the scale."""
+def _as_gamma(
+    function: str, df: ArrayLike, loc: ArrayLike, scale: ArrayLike
+) -> tuple[ArrayLike, ...]:
+    """It is a gamma distribution of shape df / 2, `loc`, and twice the scale."""
     df, scale = arrays(f"chi2.{function}", df=df, scale=scale)
-    return [mul(df, 0.5), mul(scale, 2)]
+    return mul(df, 0.5), loc, mul(scale, 2)
 
 
 @becomes_native
@@ -30,22 +30,19 @@ def logpdf(
     x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
     """The logarithm of the density at x."""
-    half, twice = _as_gamma("logpdf", df, scale)
-    return gamma.logpdf(x, half, loc, twice)
+    return gamma.logpdf(x, *_as_gamma("logpdf", df, loc, scale))
 
 
 @becomes_native
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The density at x."""
-    half, twice = _as_gamma("pdf", df, scale)
-    return gamma.pdf(x, half, loc, twice)
+    return gamma.pdf(x, *_as_gamma("pdf", df, loc, scale))
 
 
 @becomes_native
 def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of at most x."""
-    half, twice = _as_gamma("cdf", df, scale)
-    return gamma.cdf(x, half, loc, twice)
+    return gamma.cdf(x, *_as_gamma("cdf", df, loc, scale))
 
 
 @becomes_native
@@ -53,15 +50,13 @@ def logcdf(
     x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
     """The logarithm of the probability of at most x."""
-    half, twice = _as_gamma("logcdf", df, scale)
-    return gamma.logcdf(x, half, loc, twice)
+    return gamma.logcdf(x, *_as_gamma("logcdf", df, loc, scale))
 
 
 @becomes_native
 def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     """The probability of more than x."""
-    half, twice = _as_gamma("sf", df, scale)
-    return gamma.sf(x, half, loc, twice)
+    return gamma.sf(x, *_as_gamma("sf", df, loc, scale))
 
 
 @becomes_native
@@ -69,5 +64,4 @@ def logsf(
     x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 ) -> Array:
     """The logarithm of the probability of more than x."""
-    half, twice = _as_gamma("logsf", df, scale)
-    return gamma.logsf(x, half, loc, twice)
+    return gamma.logsf(x, *_as_gamma("logsf", df, loc, scale))
