@@ -107,6 +107,10 @@ def body(*instructions: Instruction) -> Body:
     return Body(instructions, 0)
 
 
+def numbers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
+
+
 def put(*arrays: Any, device: int = 0) -> list[Buffer]:
     return [transfer.put(np.ascontiguousarray(x), device) for x in arrays]
 

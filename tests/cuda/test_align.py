@@ -24,6 +24,7 @@ from tests.cuda.parts import (
     got,
     i32,
     inputs,
+    numbers,
     outputs,
     plan,
     put,
@@ -48,10 +49,6 @@ def fours(x: Place, y: Place, out: Place, factor: float) -> Launch:
     """out = x * factor + y, for four floats that are read at once."""
     numbers = struct.pack("f", factor)
     return Launch(FOURS, "fours", (1, 1, 1), 1, 0, (x, y, out), numbers)
-
-
-def numbers(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
 
 
 def scan(n: int, inner: list, held, length: int = 3) -> tuple:

@@ -23,15 +23,10 @@ from fnx_cuda.backend import BACKEND
 from fnx_cuda.device import device
 from tests import cuda_emulator as emulator
 from tests.control.flows import FLOWS, X
+from tests.cuda.parts import numbers
 from tests.cuda.test_suites import MOST_BYTES
 
 pytestmark = pytest.mark.cuda
-
-F32 = np.float32
-
-
-def numbers(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
 
 
 def poison(number: int = 0) -> None:
@@ -179,7 +174,7 @@ def test_donated_state(gpu: Any) -> None:
         x = numbers(seed, 10)
         state, top = step(state, fnx.device_put(x, gpu))
         np.testing.assert_allclose(float(top), want.max(), rtol=1e-5)
-        want = want * F32(0.9) + x.sum()
+        want = want * np.float32(0.9) + x.sum()
     np.testing.assert_allclose(np.asarray(state), want, rtol=1e-5, atol=1e-5)
 
 
@@ -215,7 +210,7 @@ def test_a_callbacks_error_is_the_users(gpu: Any) -> None:
         return fnx.pure_callback(fails, shape, x * 2) + 1
 
     compiled = fnx.jit(function)
-    good, bad = (fnx.device_put(np.full(3, v, F32), gpu) for v in (-1.0, 1.0))
+    good, bad = (fnx.device_put(np.full(3, v, "f4"), gpu) for v in (-1.0, 1.0))
     for _ in range(3):
         np.testing.assert_array_equal(np.asarray(compiled(good)), np.full(3, -1.0))
         with pytest.raises(KeyError, match="above zero"):

@@ -31,6 +31,7 @@ from tests.cuda.parts import (
     got,
     i32,
     inputs,
+    numbers,
     outputs,
     plan,
     program,
@@ -42,10 +43,6 @@ from tests.cuda.test_run import counting, host_program, scan, scanned
 pytestmark = pytest.mark.cuda
 
 N = 77
-
-
-def numbers(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
 
 
 @pytest.fixture

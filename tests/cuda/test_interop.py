@@ -21,6 +21,7 @@ from tests.cuda.parts import (
     f32,
     got,
     inputs,
+    numbers,
     outputs,
     plan,
     program,
@@ -31,10 +32,6 @@ from tests.cuda.parts import (
 pytestmark = pytest.mark.cuda
 
 N = 200
-
-
-def numbers(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
 
 
 def adding():

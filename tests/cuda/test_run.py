@@ -26,6 +26,7 @@ from tests.cuda.parts import (
     got,
     i32,
     inputs,
+    numbers,
     outputs,
     plan,
     program,
@@ -37,10 +38,6 @@ from tests.cuda.parts import (
 pytestmark = pytest.mark.cuda
 
 N = 131
-
-
-def numbers(seed: int, *shape: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(F32)
 
 
 def test_launches_and_copies(machine):
