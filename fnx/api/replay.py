@@ -203,7 +203,7 @@ class _Maker:
                 self.aliases[eqn.outputs[0]] = eqn.inputs[0]
             else:
                 return None
-        refused = [e for e in applied if e.primitive.compiled or e.effect]
+        refused = [e for e in applied if e.effect or _compiles(e)]
         return None if left or refused else applied
 
     def _call(self, eqn: Eqn) -> _Call:
@@ -212,6 +212,13 @@ class _Maker:
 
     def _source(self, atom: Atom) -> Atom:
         return self.aliases.get(atom, atom)
+
+
+def _compiles(eqn: Eqn) -> bool:
+    """Whether it is compiled eagerly, too."""
+    least = eqn.primitive.compiled_from
+    long = least is not None and eqn.outputs[0].type.size >= least
+    return eqn.primitive.compiled or long
 
 
 def _is(eqn: Eqn, applied: Any, params: Mapping[str, Any]) -> bool:

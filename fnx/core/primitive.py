@@ -55,6 +55,9 @@ class Primitive:
     commutative: bool = False
     # Whether eager calls go through the compiler (primitives that hold programs).
     compiled: ClassVar[bool] = False
+    # From so many elements of the output on eager calls are compiled, too: where the
+    # reference rule takes long; `None` is never. Only for what is `lanewise`.
+    compiled_from: int | None = None
     # Whether it does something besides computing its outputs (see `Eqn.effect`).
     effect: ClassVar[bool] = False
     # Whether `batch` must be asked even if no argument is mapped (collectives over a

@@ -69,13 +69,24 @@ def _numpy(row: str) -> Callable[..., Any]:
     return function
 
 
+# From so many elements on the compiled kernel computes eagerly, too: NumPy under masks
+# takes as long as compiling, or (for functions of long loops) many times as long.
+_MANY, _MANY_OF_LONG = 4096, 32
+
+
 def _special(
-    name: str, *partials: Partial | None, row: str = "", bounded: bool = False
+    name: str,
+    *partials: Partial | None,
+    row: str = "",
+    bounded: bool = False,
+    is_long: bool = False,
 ) -> Smooth:
     row = row or name
-    return Smooth(
+    made = Smooth(
         name, FLOAT, _numpy(row), *partials, bounded=bounded, scalar=_scalar(row)
     )
+    made.compiled_from = _MANY_OF_LONG if is_long else _MANY
+    return made
 
 
 def _refused(name: str, argument: str) -> Partial:
@@ -160,11 +171,13 @@ igamma = _special(
     "igamma",
     lambda out, a, x: igamma_grad_a(a, x),
     lambda out, a, x: gamma_pdf(a, x),
+    is_long=True,
 )
 igammac = _special(
     "igammac",
     lambda out, a, x: neg(igamma_grad_a(a, x)),
     lambda out, a, x: neg(gamma_pdf(a, x)),
+    is_long=True,
 )
 
 
@@ -186,6 +199,7 @@ igamma_grad_a: Smooth = _special(
     "igamma_grad_a",
     lambda out, a, x: igamma_grad_aa(a, x),
     lambda out, a, x: mul_strong_zero(_log_slope(a, x), gamma_pdf(a, x)),
+    is_long=True,
 )
 
 
@@ -195,7 +209,10 @@ def _pdf_aa(out: Any, a: Any, x: Any) -> Any:
 
 
 igamma_grad_aa: Smooth = _special(
-    "igamma_grad_aa", _refused("the incomplete gamma function", "a"), _pdf_aa
+    "igamma_grad_aa",
+    _refused("the incomplete gamma function", "a"),
+    _pdf_aa,
+    is_long=True,
 )
 
 
@@ -208,7 +225,7 @@ def _sample_x(out: Any, a: Any, x: Any) -> Any:
     return neg(add(_log_slope(a, x), mul(out, rise)))
 
 
-random_gamma_grad = _special("random_gamma_grad", _sample_a, _sample_x)
+random_gamma_grad = _special("random_gamma_grad", _sample_a, _sample_x, is_long=True)
 igamma_ratio_aa = _special(
     "igamma_ratio_aa",
     _refused("random_gamma_grad", "a"),
@@ -216,6 +233,7 @@ igamma_ratio_aa = _special(
         sub(squared(_log_slope(a, x)), polygamma(1.0, a)),
         mul(out, sub(div(sub(a, 1), x), 1)),
     ),
+    is_long=True,
 )
 
 
@@ -226,11 +244,13 @@ def _entropy_slope(out: Any, mu: Any, order: int) -> Any:
 
 
 # the derivative of some order of the entropy of Poisson's distribution
-poisson_entropy: Smooth = _special("poisson_entropy", _entropy_slope)
+poisson_entropy: Smooth = _special("poisson_entropy", _entropy_slope, is_long=True)
 
 
 class _BetaDerivative(Smooth):
     """betainc_derivative(a, b, x, i, j): of order i in a and j in b, i + j <= 2."""
+
+    compiled_from = _MANY_OF_LONG
 
     def __init__(self) -> None:
         super().__init__("betainc_derivative", FLOAT, self._values, scalar=self._scalar)
@@ -293,6 +313,7 @@ betainc = _special(
     lambda out, a, b, x: betainc_derivative(a, b, x, i=1, j=0),
     lambda out, a, b, x: betainc_derivative(a, b, x, i=0, j=1),
     lambda out, a, b, x: beta_pdf(a, b, x),
+    is_long=True,
 )
 betainc_derivative: _BetaDerivative = _BetaDerivative()
 # x^(a-1) (1-x)^(b-1) / B(a, b)
@@ -322,6 +343,8 @@ def _beta_pdf_x(out: Any, a: Any, b: Any, x: Any) -> Any:
 
 class _Zeta(Smooth):
     """zeta_derivative(s, q, order): of order 1 or 2 in s."""
+
+    compiled_from = _MANY
 
     def __init__(self) -> None:
         super().__init__("zeta_derivative", FLOAT, self._values, scalar=self._scalar)
@@ -393,6 +416,7 @@ legendre_on_sphere: Smooth = _special(
     _refused("sph_harm_y", "n"),
     _refused("sph_harm_y", "m"),
     _sphere_slope,
+    is_long=True,
 )
 # 1/pi integral (1 - cos t)^order exp(-|x| (1 - cos t)) dt over 0 < t < pi
 bessel_moment: Smooth = _special(
@@ -404,6 +428,8 @@ bessel_moment: Smooth = _special(
 
 class _ScaledBessel(Smooth):
     """exp(-|x|) I_n(x) for n = 0 or 1."""
+
+    compiled_from = _MANY
 
     def __init__(self, name: str, order: int, partial: Partial) -> None:
         def scalar(k: Any, x: Any) -> Any:
@@ -437,6 +463,7 @@ erfcx = _special("erfcx", lambda out, x: mul(erfcx_moment(x, order=1), -2.0))
 erfcx_moment: Smooth = _special(
     "erfcx_moment",
     lambda out, x, order: mul(erfcx_moment(x, order=order + 1), -2.0),
+    is_long=True,
 )
 dawsn_derivative: Smooth = _special(
     "dawsn_derivative",
@@ -456,15 +483,17 @@ owens_t = _special(
         mul(bell(h), erf(mul(mul(h, a), math.sqrt(0.5)))), -0.5 / _ROOT_2PI
     ),
     _owens_a,
+    is_long=True,
 )
 
 # ---------------------------------------------------------------- integrals
 
-expi = _special("expi", lambda out, x: div(exp(x), x))
+expi = _special("expi", lambda out, x: div(exp(x), x), is_long=True)
 expn: Smooth = _special(
     "expn",
     _refused("expn", "n"),
     lambda out, n, x: neg(expn(sub(n, 1), x)),
+    is_long=True,
 )
 # sin(x) / x and log(1 + x) / x, and their derivatives of some order
 sin_ratio: Smooth = _special(
@@ -479,17 +508,23 @@ expm1_ratio: Smooth = _special(
 )
 log1p_rest = _special("log1p_rest", lambda out, u: neg(div(u, add(u, 1))))
 sine_integral = _special(
-    "sine_integral", lambda out, x: sin_ratio(x, order=0), bounded=True
+    "sine_integral", lambda out, x: sin_ratio(x, order=0), bounded=True, is_long=True
 )
-cosine_integral = _special("cosine_integral", lambda out, x: div(cos(x), x))
+cosine_integral = _special(
+    "cosine_integral", lambda out, x: div(cos(x), x), is_long=True
+)
 
 
 def _half_turns(x: Any) -> Any:
     return mul(squared(x), math.pi / 2)
 
 
-fresnel_sine = _special("fresnel_sine", lambda out, x: sin(_half_turns(x)))
-fresnel_cosine = _special("fresnel_cosine", lambda out, x: cos(_half_turns(x)))
+fresnel_sine = _special(
+    "fresnel_sine", lambda out, x: sin(_half_turns(x)), is_long=True
+)
+fresnel_cosine = _special(
+    "fresnel_cosine", lambda out, x: cos(_half_turns(x)), is_long=True
+)
 
 
 def _spence_partial(out: Any, x: Any) -> Any:
@@ -513,6 +548,7 @@ hyp1f1: Smooth = _special(
     lambda out, a, b, x: hyp1f1_slope_a(a, b, x),
     lambda out, a, b, x: hyp1f1_slope_b(a, b, x),
     _next_1f1,
+    is_long=True,
 )
 
 
@@ -529,10 +565,18 @@ def _1f1_xb(out: Any, a: Any, b: Any, x: Any) -> Any:
 
 
 hyp1f1_slope_a: Smooth = _special(
-    "hyp1f1_slope_a", _refused("hyp1f1", "a"), _refused("hyp1f1", "b"), _1f1_xa
+    "hyp1f1_slope_a",
+    _refused("hyp1f1", "a"),
+    _refused("hyp1f1", "b"),
+    _1f1_xa,
+    is_long=True,
 )
 hyp1f1_slope_b: Smooth = _special(
-    "hyp1f1_slope_b", _refused("hyp1f1", "a"), _refused("hyp1f1", "b"), _1f1_xb
+    "hyp1f1_slope_b",
+    _refused("hyp1f1", "a"),
+    _refused("hyp1f1", "b"),
+    _1f1_xb,
+    is_long=True,
 )
 
 
@@ -547,6 +591,7 @@ hyp2f1: Smooth = _special(
     lambda out, a, b, c, x: hyp2f1_slope_a(b, a, c, x),
     lambda out, a, b, c, x: hyp2f1_slope_c(a, b, c, x),
     _next_2f1,
+    is_long=True,
 )
 
 
@@ -566,8 +611,12 @@ def _2f1_refused() -> list[Partial]:
     return [_refused("hyp2f1", argument) for argument in "abc"]
 
 
-hyp2f1_slope_a: Smooth = _special("hyp2f1_slope_a", *_2f1_refused(), _2f1_xa)
-hyp2f1_slope_c: Smooth = _special("hyp2f1_slope_c", *_2f1_refused(), _2f1_xc)
+hyp2f1_slope_a: Smooth = _special(
+    "hyp2f1_slope_a", *_2f1_refused(), _2f1_xa, is_long=True
+)
+hyp2f1_slope_c: Smooth = _special(
+    "hyp2f1_slope_c", *_2f1_refused(), _2f1_xc, is_long=True
+)
 
 # ---------------------------------------------------------------- complex numbers
 

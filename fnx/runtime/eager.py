@@ -58,8 +58,10 @@ def _no_compiler(
     raise errors.InternalError("runtime.executable was not imported")
 
 
-# Runs a primitive that holds programs; `runtime.executable` puts itself here.
+# Runs a primitive that holds programs, and the compiled kernel of one without any;
+# `runtime.executable` puts itself here.
 run_compiled: Callable[[Primitive, list[Any], Mapping[str, Any]], Any] = _no_compiler
+run_kernel: Callable[[Primitive, list[Any], Mapping[str, Any]], Any] = _no_compiler
 
 
 def evaluate(
@@ -90,7 +92,10 @@ def evaluate(
     # As in compiled code, inf and NaN are values, not warnings.
     token = _errors.set(_IGNORED)
     try:
-        values = primitive.reference(*arrays, **params)
+        if primitive.compiled_from and out.size >= primitive.compiled_from:
+            values = run_kernel(primitive, arrays, params)
+        else:
+            values = primitive.reference(*arrays, **params)
     finally:
         _errors.reset(token)
     if hooks.busy and watching():

@@ -26,6 +26,7 @@ from fnx.core.program import Eqn, Program, Var, walk
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
 from fnx.core.types import ArrayType
+from fnx.runtime import array as making
 from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray, at_host, wrap
 from fnx.runtime.backend import CallForm, CallPath, device_platforms
@@ -272,6 +273,32 @@ def run_compiled(
     return results if primitive.multiple else results[0]
 
 
+# The kernels of elementwise primitives are for these numbers of elements: powers of 2.
+_LEAST_KERNEL, _MOST_KERNEL = 32, 1 << 16
+
+
+def run_kernel(
+    primitive: Primitive, arrays: Sequence[Any], params: Mapping[str, Any]
+) -> np.ndarray[Any, Any]:
+    """Runs an elementwise primitive compiled, on NumPy arrays and numbers.
+
+    Whatever the shape is, few kernels serve: what is left of the last piece is filled
+    up with its last elements.
+    """
+    wide = np.broadcast_arrays(*arrays)
+    flat, shape = [x.reshape(-1) for x in wide], wide[0].shape
+    pieces = []
+    for start in range(0, flat[0].size, _MOST_KERNEL):
+        piece = [x[start : start + _MOST_KERNEL] for x in flat]
+        n = piece[0].size
+        size = max(_LEAST_KERNEL, 1 << (n - 1).bit_length())
+        full = [making.from_numpy(np.pad(x, (0, size - n), "edge")) for x in piece]
+        program = single(primitive, [x.type for x in full], params)
+        (found,) = executable_for(program).run(full)
+        pieces.append(found._numpy()[:n])
+    return np.concatenate(pieces).reshape(shape)
+
+
 def single(
     primitive: Primitive, given: Sequence[ArrayType], params: Mapping[str, Any]
 ) -> Program:
@@ -284,3 +311,4 @@ def single(
 
 
 eager.run_compiled = run_compiled
+eager.run_kernel = run_kernel
