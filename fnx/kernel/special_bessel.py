@@ -138,8 +138,12 @@ def bessel_j(x: Value, n: Value) -> Value:
         _, _, last, total, value = repeat(state, step, 4000)
         return value / (total - last)
 
-    def zero() -> Value:
-        return select(n.equals(0.0), 1.0, a.like(0.0))
+    def tiny() -> Value:
+        # The first term (a/2)^n / n!, where the recurrence would overflow.
+        half = 0.5 * a
+        high = select(n.equals(2.0), half * half * 0.5, half * half * half / 6.0)
+        low = select(n.equals(0.0), 1.0, half)
+        return select(n < 2.0, low, select(n < 4.0, high, a.like(0.0)))
 
     def far() -> Value:
         mu = 4.0 * n * n
@@ -168,7 +172,7 @@ def bessel_j(x: Value, n: Value) -> Value:
 
     def beyond() -> Value:
         close = (a < 1000.0) | (n * n > 4.0 * a)
-        return branch(a.equals(0.0), zero, lambda: branch(close, near, far))
+        return branch(a < 1e-100, tiny, lambda: branch(close, near, far))
 
     value = branch(a < math.inf, beyond, lambda: a.like(0.0))
     return _signed(select(x.equals(x), value, x), x, n)

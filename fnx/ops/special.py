@@ -23,6 +23,7 @@ from fnx.ops.arithmetic import (
     add,
     mul,
     mul_strong_zero,
+    mul_tangents,
     neg,
     scale,
     select,
@@ -455,7 +456,7 @@ bessel_i1e = _ScaledBessel(
 _ROOT_2PI = math.sqrt(2 * math.pi)
 
 # exp(-x^2 / 2)
-bell = _special("bell", lambda out, x: neg(mul(x, out)), bounded=True)
+bell = _special("bell", lambda out, x: neg(mul_strong_zero(x, out)))
 ndtr = _special("ndtr", lambda out, x: mul(bell(x), 1 / _ROOT_2PI), bounded=True)
 ndtri = _special("ndtri", lambda out, p: div(_ROOT_2PI, bell(out)))
 erfcx = _special("erfcx", lambda out, x: mul(erfcx_moment(x, order=1), -2.0))
@@ -472,16 +473,19 @@ dawsn_derivative: Smooth = _special(
 )
 
 
+def _owens_h(out: Any, h: Any, a: Any) -> Any:
+    side = erf(mul(mul_tangents(h, a), math.sqrt(0.5)))
+    return mul(mul(bell(h), side), -0.5 / _ROOT_2PI)
+
+
 def _owens_a(out: Any, h: Any, a: Any) -> Any:
-    bells = mul(bell(h), bell(mul(h, a)))
+    bells = mul(bell(h), bell(mul_tangents(h, a)))
     return div(mul(bells, 0.5 / math.pi), add(squared(a), 1))
 
 
 owens_t = _special(
     "owens_t",
-    lambda out, h, a: mul(
-        mul(bell(h), erf(mul(mul(h, a), math.sqrt(0.5)))), -0.5 / _ROOT_2PI
-    ),
+    _owens_h,
     _owens_a,
     is_long=True,
 )

@@ -275,6 +275,14 @@ def _collatz(x):
     )
 
 
+def test_bessel_functions_of_the_smallest_numbers():
+    x = np.array([5e-324, 1e-310, 3e-150, 1e-101, 1e-99, 1e-60])
+    for n in range(6):
+        exact = [float(mpmath.besselj(n, mpmath.mpf(v))) for v in x]
+        found = special.evaluate("bessel_j", x, n)
+        np.testing.assert_allclose(found, exact, 1e-14, 5e-324)
+
+
 def test_every_element_takes_its_own_way():
     x = np.array([[0.0, 1, 2, 3], [7, 27, 97, 6]])
     want = [[-1, -1, 1, 7], [16, 111, 118, 8]]
