@@ -27,7 +27,6 @@ from fnx.records import record
 from fnx.runtime.device import Placement
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import Executable, executable_for
-from fnx.runtime.sharding import PartsArray
 from fnx.tree import PyTreeDef
 
 
@@ -166,11 +165,11 @@ class Entry:
                     x.delete()
             return
         passed = {id(result) for result in results}
-        held = [np.asarray(x) for x in results if not isinstance(x, PartsArray)]
+        held = [np.asarray(x) for x in results if x.parts is None]
         for x, donated in zip(arrays, self.donated, strict=True):
             if not donated or id(x) in passed:
                 continue
-            if isinstance(x, PartsArray) or not any(
+            if x.parts is not None or not any(
                 np.shares_memory(np.asarray(x), y) for y in held
             ):
                 x.delete()

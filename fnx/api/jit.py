@@ -48,11 +48,10 @@ from fnx.core.frames import Cell, HasCell, discovering, entered
 from fnx.core.trace import Tracer, tracing
 from fnx.dtypes import default_bits
 from fnx.runtime import device, eager
-from fnx.runtime.array import ConcreteArray
+from fnx.runtime.array import ConcreteArray, followed_shardings
 from fnx.runtime.backend import Functions
 from fnx.runtime.device_array import DeviceArray, put
 from fnx.runtime.executable import compiling_forbidden
-from fnx.runtime.sharding import followed_shardings
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:

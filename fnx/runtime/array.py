@@ -7,7 +7,7 @@ Next on the walk: `device_array.py`, for other memory, and `eager.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,9 @@ class ConcreteArray(Array):
     __slots__ = ("__weakref__", "_data", "type")
 
     placement: Placement | None = None
+    # What arrays that are cut have (`sharding.py`), which few programs load.
+    _sharding: Any = None
+    parts: Sequence[ConcreteArray] | None = None
 
     def __init__(self, data: np.ndarray[Any, Any], type: ArrayType) -> None:
         self._data = data
@@ -152,6 +155,13 @@ def at_host(array: ConcreteArray, placement: Placement | None) -> ConcreteArray:
     if placement is None or (placement.device is CPU and not placement.committed):
         return array
     return HostArray(array._numpy(), array.type, placement)
+
+
+def followed_shardings(arrays: Sequence[Any]) -> Any:
+    """How arrays are cut, if what is computed of them is to be cut so, too."""
+    if all(getattr(x, "_sharding", None) is None for x in arrays):
+        return None
+    return _sharding().followed_shardings(arrays)
 
 
 def _sharding() -> Any:

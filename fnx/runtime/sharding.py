@@ -459,6 +459,8 @@ class PartsArray(ConcreteArray):
 
     __slots__ = ("_sharding", "parts")
 
+    parts: tuple[ConcreteArray, ...]
+
     def __init__(
         self, parts: tuple[ConcreteArray, ...], type: ArrayType, sharding: Sharding
     ) -> None:
