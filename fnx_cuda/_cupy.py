@@ -321,6 +321,17 @@ def nccl() -> Any:
     return found if getattr(found, "available", False) else None
 
 
+def unique_id() -> bytes:
+    """What the processes share that NCCL is to join."""
+    found: bytes = nccl().get_unique_id()
+    return found
+
+
+def joined(size: int, identifier: bytes, rank: int) -> Any:
+    """NCCL's communicator of the current device; every process comes here."""
+    return nccl().NcclCommunicator(size, identifier, rank)
+
+
 def ranks(devices: list[int]) -> list[Any]:
     """NCCL's communicators of devices of this process, in their order."""
     made: list[Any] = nccl().NcclCommunicator.initAll(devices)

@@ -3,8 +3,9 @@
 The threads of the replicas meet first (`fnx.runtime.exchange.Member`): the one that
 comes last makes the calls of all of them, in one group, as NCCL wants it of a process
 that drives several devices. Each device then goes on in the order of its own stream.
-Without NCCL, and for types that it does not know, arrays go over the host. Receives
-`OnDevice` arrays and NumPy arrays. Next on the walk: `multiply.py`.
+Where each process has one replica, NCCL joins the processes, and what it does can be
+part of a graph. Without NCCL, and for types that it does not know, arrays go over the
+host. Receives `OnDevice` arrays and NumPy arrays. Next on the walk: `links.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from fnx import errors
 from fnx.runtime.plan import HostStep, OnDevice, Place, is_replica
-from fnx_cuda import _cupy, transfer
+from fnx_cuda import _cupy, links, transfer
 from fnx_cuda.device import Device, device
 from fnx_cuda.frame import Frame
 from fnx_cuda.host import host_action
@@ -42,6 +42,7 @@ _TYPES = {
 }
 _BYTES = 1
 _OPS = {"sum": 0, "max": 2, "min": 3}
+_STEPS = {"psum": "sum", "psum_scatter": "sum", "pmax": "max", "pmin": "min"}
 
 
 def meeting_action(step: HostStep, device: Device) -> Callable[[Frame, int], None]:
@@ -74,6 +75,14 @@ class Ranks:
         self.number = number
         self.size: int = member.size
         self.rank: int = member.rank
+        between = member.between
+        self.link = None if between is None else links.link(between, number)
+        self.has_nccl = between is None or self.link is not None
+
+    @property
+    def identity(self) -> int:
+        """What graphs with its collectives are kept under."""
+        return id(self.link)
 
     def all_reduce(self, x: Any, out: Any, op: str) -> None:
         """NCCL's, in its order."""
@@ -83,9 +92,7 @@ class Ranks:
             count = _count(x) * width
             comm.allReduce(x.pointer, out.pointer, count, kind, _OPS[op], x.stream)
 
-        # NCCL's extremes of floats need not be NaN where an operand is.
-        exact = op == "sum" or x.dtype.kind in "iub"
-        if kind is None or not exact or not _both_on_device(x, out):
+        if not _is_exact(op, x.dtype) or not self._direct(x, out):
             self._over_host(x, out, lambda a, b: self.member.all_reduce(a, b, op))
         else:
             self._start(("all_reduce", op), x, out, call)
@@ -107,7 +114,7 @@ class Ranks:
             pointers = x.pointer, out.pointer
             comm.reduceScatter(*pointers, count, kind, _OPS["sum"], x.stream)
 
-        if kind is None or not _both_on_device(x, out):
+        if not _is_exact("sum", x.dtype) or not self._direct(x, out):
             self._over_host(x, out, self.member.reduce_scatter)
         else:
             self._start(("reduce_scatter",), x, out, call)
@@ -164,7 +171,7 @@ class Ranks:
         by_host: Callable[[Any, Any], None],
     ) -> None:
         """A collective that only moves bytes."""
-        if _both_on_device(x, out):
+        if self._direct(x, out):
             self._start(what, x, out, call)
         else:
             self._over_host(x, out, by_host)
@@ -172,14 +179,18 @@ class Ranks:
     def _start(
         self, what: tuple[Any, ...], x: OnDevice, out: OnDevice, call: Any
     ) -> None:
-        """Has the last replica that comes start it on all devices."""
+        """Has the last replica of this process that comes start it on all devices."""
+        if not (out.nbytes or x.nbytes):
+            return
+        if self.link is not None:
+            _group([(self.link.comm, self.rank, x, out)], call)
+            return
 
         def all_of_them(given: Sequence[Any]) -> None:
-            _group([pair[0].device for pair in given], call, given)
+            _on_all([pair[0].device for pair in given], call, given)
 
-        if out.nbytes or x.nbytes:
-            full = (*what, x.dtype.name, x.shape)
-            self.member.together(full, (x, out), all_of_them)
+        full = (*what, x.dtype.name, x.shape)
+        self.member.together(full, (x, out), all_of_them)
 
     def _over_host(self, x: Any, out: Any, by_host: Any) -> None:
         """The collective of copies on the host."""
@@ -194,10 +205,25 @@ class Ranks:
             by_host(here.view(x.dtype).reshape(x.shape), result)
         transfer.send(on, out.pointer, result, out.stream)
 
+    def _direct(self, x: Any, out: Any) -> bool:
+        """Whether NCCL can do it."""
+        there = isinstance(x, OnDevice) and isinstance(out, OnDevice)
+        return there and self.has_nccl and _cupy.nccl() is not None
 
-def _both_on_device(x: Any, out: Any) -> bool:
-    there = isinstance(x, OnDevice) and isinstance(out, OnDevice)
-    return there and _cupy.nccl() is not None
+
+def is_captured(step: HostStep) -> bool:
+    """Whether a collective can be part of a graph: NCCL does it, between processes."""
+    op = _STEPS.get(step.primitive.name)
+    exact = op is None or _is_exact(op, step.input_types[0].dtype)
+    return links.are_there() and exact
+
+
+def _is_exact(op: str, dtype: np.dtype[Any]) -> bool:
+    """Whether NCCL combines elements of a dtype as we do.
+
+    Its extremes of floats need not be NaN where an operand is.
+    """
+    return dtype.name in _TYPES and (op == "sum" or dtype.kind in "iub")
 
 
 def _count(x: OnDevice) -> int:
@@ -209,30 +235,30 @@ _cliques: dict[tuple[int, ...], list[Any]] = {}
 _calling = threading.Lock()
 
 
-def _group(devices: Sequence[int], call: Any, given: Sequence[Any]) -> None:
-    """One collective on all devices, in one group of calls."""
+def _on_all(devices: Sequence[int], call: Any, given: Sequence[Any]) -> None:
+    """One collective on all devices of this process."""
+    with _calling, links.named(f"the CUDA devices {', '.join(map(str, devices))}"):
+        comms = _cliques.get(tuple(devices))
+        if comms is None:
+            comms = _cliques[tuple(devices)] = _cupy.ranks(list(devices))
+    rows = enumerate(zip(comms, given, strict=True))
+    _group([(comm, rank, x, out) for rank, (comm, (x, out)) in rows], call)
+
+
+def _group(rows: Sequence[tuple[Any, int, Any, Any]], call: Any) -> None:
+    """The calls of a collective, in one group."""
     library = _cupy.nccl()
-    with _calling:
+    names = ", ".join([str(x.device) for _, _, x, _ in rows])
+    with _calling, links.named(f"the CUDA devices {names}"):
+        library.groupStart()
         try:
-            comms = _cliques.get(tuple(devices))
-            if comms is None:
-                comms = _cliques[tuple(devices)] = _cupy.ranks(list(devices))
-            library.groupStart()
-            try:
-                for rank, (comm, (x, out)) in enumerate(zip(comms, given, strict=True)):
-                    call(comm, rank, x, out)
-            finally:
-                library.groupEnd()
-        except library.NcclError as error:
-            raise errors.CollectiveError(
-                errors.explain(
-                    f"NCCL between the CUDA devices {', '.join(map(str, devices))}",
-                    f"{error}",
-                    "NCCL_DEBUG=INFO in the environment shows why",
-                )
-            ) from error
+            for comm, rank, x, out in rows:
+                call(comm, rank, x, out)
+        finally:
+            library.groupEnd()
 
 
 def forget() -> None:
     """Forgets all communicators, for tests that put another module in CuPy's place."""
     _cliques.clear()
+    links.forget()

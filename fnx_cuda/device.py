@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -41,6 +41,8 @@ class Moment:
     def wait(self) -> None:
         """Waits until the work before it is done; `DeviceError` if that failed."""
         try:
+            if self._device.watch is not None:
+                self._device.watch(self.passed)
             self._event.synchronize()
         except _cupy.cuda_errors() as error:
             number = self._device.number
@@ -89,6 +91,8 @@ class Device:
         self.transfer: int = self.transfer_stream.ptr
         self.memory = Memory(number)
         self.flag = flag
+        # Waits, with an eye on other processes that the work may be waiting for.
+        self.watch: Callable[[Callable[[], bool]], None] | None = None
 
     def __enter__(self) -> Device:
         self.lock.acquire()
@@ -156,6 +160,8 @@ class Device:
 
     def fetched(self, nbytes: int) -> bytes:
         """Waits for the bytes that were fetched last, and gives them."""
+        if self.watch is not None:
+            self.watch(lambda: bool(self.stream.done))
         self.stream.synchronize()
         return self.flag.bytes[:nbytes].tobytes()
 

@@ -7,9 +7,9 @@ Next on the walk: `run.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from fnx.runtime.plan import LoopStep, Place, Plan
+from fnx.runtime.plan import HostStep, LoopStep, Place, Plan
 from fnx_cuda.instructions import (
     Body,
     Branch,
@@ -111,17 +111,22 @@ def moving_places(instructions: Sequence[Instruction]) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(moving))
 
 
-def nodes(instruction: Instruction) -> int | None:
-    """How many nodes of a graph an instruction is; `None` if it cannot be in one."""
+def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int | None:
+    """How many nodes of a graph an instruction is; `None` if it cannot be in one.
+
+    `captured` says which collectives can.
+    """
     match instruction:
-        case Host() | Meet() | Branch():
+        case Host() | Branch():
             return None
+        case Meet(step):
+            return 1 if captured(step) else None
         case Product(launches=launches):
             return max(len(launches), 1)
         case Loop(step, body):
             if step.test is not None or step.count is not None:
                 return None
-            of_round = body_nodes(body)
+            of_round = body_nodes(body, captured)
             if of_round is None or step.length is None:
                 return None
             count = step.length * of_round + len(step.carry)
@@ -129,9 +134,9 @@ def nodes(instruction: Instruction) -> int | None:
     return 1
 
 
-def body_nodes(body: Body) -> int | None:
+def body_nodes(body: Body, captured: Callable[[HostStep], bool]) -> int | None:
     """How many nodes all of a body is; `None` if not all of it can be in a graph."""
-    counts = [nodes(item) for item in body.instructions]
+    counts = [nodes(item, captured) for item in body.instructions]
     found = [count for count in counts if count is not None]
     return sum(found) if len(found) == len(counts) else None
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
+from fnx.runtime.plan import met
 from fnx_cuda import _cupy, failures
 from fnx_cuda.device import Device
 
@@ -40,7 +41,11 @@ class Graphs:
         self.possible = os.environ.get("CUDA_LAUNCH_BLOCKING") != "1"
 
     def run(self, key: Hashable, record: Callable[[int], None], stream: int) -> None:
-        """Does what `record` starts on a stream, by a graph if there is one."""
+        """Does what `record` starts on a stream, by a graph if there is one.
+
+        A graph's collectives are those of the replicas that it was captured for.
+        """
+        key = key, met()
         graph = self.graphs.get(key)
         if graph is not None:
             self.graphs.move_to_end(key)

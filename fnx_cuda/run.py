@@ -15,7 +15,7 @@ from typing import Any
 
 from fnx.runtime.plan import Place
 from fnx_cuda import _cupy, failures, frame, modules
-from fnx_cuda.collectives import meeting_action
+from fnx_cuda.collectives import is_captured, meeting_action
 from fnx_cuda.device import Device
 from fnx_cuda.flow import branch_action, loop_action
 from fnx_cuda.frame import Frame
@@ -46,7 +46,7 @@ class Ready:
         self.device = device
         self.scopes = body.scopes or ("",) * len(body.instructions)
         self.actions = [action(item, device) for item in body.instructions]
-        self.nodes = frame.body_nodes(body)
+        self.nodes = frame.body_nodes(body, is_captured)
         self.parts = self._parts()
 
     def run(self, at: Frame, stream: int) -> None:
@@ -75,7 +75,7 @@ class Ready:
     def _parts(self) -> list[tuple[int, int, Stretch | None]]:
         """Ranges of instructions: what a graph can hold, and what cuts it."""
         parts: list[tuple[int, int, Stretch | None]] = []
-        counts = [frame.nodes(item) for item in self.instructions]
+        counts = [frame.nodes(item, is_captured) for item in self.instructions]
         start = 0
         while start < len(counts):
             stop = start + 1

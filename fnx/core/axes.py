@@ -93,6 +93,12 @@ def is_replica() -> bool:
     return _bound.members is not None
 
 
+def met() -> tuple[int, ...]:
+    """Numbers of those that are met along all axes, which stay from run to run."""
+    found = {} if _bound.members is None else _bound.members
+    return tuple([getattr(member, "identity", 0) for member in found.values()])
+
+
 def communicator(name: Hashable) -> Communicator | None:
     """Who is met along an axis; `None` where this is no replica of several."""
     return None if _bound.members is None else _bound.members.get(name)

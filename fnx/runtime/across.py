@@ -25,7 +25,7 @@ from fnx.core.trace import evaluate
 from fnx.ops.sending import pbroadcast
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, from_numpy
-from fnx.runtime.device import Device
+from fnx.runtime.device import Device, devices_of
 from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
 from fnx.runtime.lines import Joined, Line, line_of
@@ -65,51 +65,54 @@ class Across:
         `arrays[i]` is a NumPy array, or has the part of each of these replicas.
         """
         own = self.own
-        members = self._members(own)
+        found_members = members(self.axes, self.owners, own, self.meets)
         types = self.executable.program.output_types
         found: list[Any] = [None] * len(own)
 
         def work(place: int) -> None:
             inputs = [
-                x[place] if isinstance(x, tuple) else _contiguous(x[index])
+                x[place] if isinstance(x, tuple) else contiguous(x[index])
                 for x, index in zip(arrays, self.reads[own[place]], strict=True)
             ]
             ends = [empty(self.executable, type) for type in types]
-            with replica(members[place]):
+            with replica(found_members[place]):
                 self.executable.run_into(inputs, ends)
             found[place] = ends
 
         together(len(own), work, self.executable.native is not None)
         return found
 
-    def _members(self, own: Sequence[int]) -> list[dict[Hashable, Communicator]]:
-        """For each replica of this process those that it meets along each axis."""
-        if not self.meets:
-            return [{} for _ in own]
-        job = processes()
-        lines = _lines_of(self.axes, self.owners)
-        exchanges: dict[Any, Exchange] = {}
-        found: list[dict[Hashable, Communicator]] = []
-        grid = list(product(*[range(size) for _, size in self.axes]))
-        for rank in own:
-            members: dict[Hashable, Communicator] = {}
-            for axis, (name, _) in enumerate(self.axes):
-                key = _line_key(grid[rank], axis)
-                line, place = lines[key], grid[rank][axis]
-                if key not in exchanges:
-                    exchanges[key] = Exchange(len(line.own), name)
-                here = line.own.index(place)
-                if line.far is None:
-                    members[name] = Member(exchanges[key], here)
-                else:
-                    members[name] = Joined(line, exchanges[key], here, job)
-            found.append(members)
-        return found
-
     def wholes(self, outputs: Sequence[Any], found: Sequence[Sequence[Any]]) -> None:
         """Writes the outputs as wholes: what other processes have is fetched."""
         for number, (out, *own) in enumerate(zip(outputs, *found, strict=True)):
             _assemble(out, own, [row[number] for row in self.writes], self.owners)
+
+
+def members(
+    axes: Axes, owners: tuple[int, ...], own: Sequence[int], meet: bool
+) -> list[dict[Hashable, Communicator]]:
+    """For each replica of this process those that it meets along each axis."""
+    if not meet:
+        return [{} for _ in own]
+    job = processes()
+    lines = _lines_of(axes, owners)
+    exchanges: dict[Any, Exchange] = {}
+    found: list[dict[Hashable, Communicator]] = []
+    grid = list(product(*[range(size) for _, size in axes]))
+    for rank in own:
+        along: dict[Hashable, Communicator] = {}
+        for axis, (name, _) in enumerate(axes):
+            key = _line_key(grid[rank], axis)
+            line, place = lines[key], grid[rank][axis]
+            if key not in exchanges:
+                exchanges[key] = Exchange(len(line.own), name)
+            here = line.own.index(place)
+            if line.far is None:
+                along[name] = Member(exchanges[key], here)
+            else:
+                along[name] = Joined(line, exchanges[key], here, job)
+        found.append(along)
+    return found
 
 
 def _line_key(place: Sequence[int], axis: int) -> tuple[Any, ...]:
@@ -158,6 +161,20 @@ def prepared(
 
     Raises `ArgumentError` where some process has no replica, or fewer than others.
     """
+    check_counts(owners)
+    ready = settled(flattened(program, "cpu"), axes, ins, outs)
+    return Across(
+        executable_for(ready),
+        axes,
+        owners,
+        places(ready.input_types, ins, axes),
+        places(ready.output_types, outs, axes),
+        meets(ready),
+    )
+
+
+def check_counts(owners: Sequence[int]) -> None:
+    """Raises `ArgumentError` unless all processes have as many replicas."""
     counts = [owners.count(process) for process in range(processes().count)]
     if len(set(counts)) > 1:
         raise errors.ArgumentError(
@@ -168,18 +185,9 @@ def prepared(
                 "let it have as many devices of each process, or of this one alone",
             )
         )
-    settled = _settled(flattened(program, "cpu"), axes, ins, outs)
-    return Across(
-        executable_for(settled),
-        axes,
-        owners,
-        places(settled.input_types, ins, axes),
-        places(settled.output_types, outs, axes),
-        meets(settled),
-    )
 
 
-def _settled(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Program:
+def settled(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Program:
     """The program whose outputs are the same where they are not cut.
 
     They are those of the first replica, which it has to send where they may differ.
@@ -229,11 +237,12 @@ def whole_of(x: ConcreteArray) -> Any:
 
 def global_array(found: Sequence[Any], type: Any, sharding: Sharding) -> GlobalArray:
     """The array whose parts on this process's devices are these NumPy arrays."""
-    arrays = [from_numpy(_contiguous(x), type.weak) for x in found]
+    arrays = [from_numpy(contiguous(x), type.weak) for x in found]
     return GlobalArray(tuple(arrays), type, sharding)
 
 
-def _contiguous(x: Any) -> Any:
+def contiguous(x: Any) -> Any:
+    """A NumPy array whose elements lie together."""
     return x if x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
@@ -259,4 +268,5 @@ def _owner(device: Any) -> int:
     if isinstance(device, Device):
         return device.process_index
     backend, _, number = device.partition(":")
-    return int(number) // config.cpu_devices if backend == "cpu" else processes().index
+    count = config.cpu_devices if backend == "cpu" else len(devices_of(backend))
+    return int(number) // count

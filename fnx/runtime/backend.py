@@ -377,8 +377,9 @@ class DeviceBackend(Compiler, Protocol):
     def communicator(self, member: Any, device: int) -> Any:
         """What meets replicas on other devices, for the one on this device.
 
-        `member` (`fnx.runtime.exchange.Member`) meets their threads; it is what there
-        is where devices have no better way.
+        `member` (`fnx.runtime.exchange.Member`) meets their threads, or other processes
+        (`fnx.runtime.lines.Joined`); it is what there is where devices have no better
+        way.
         """
         ...
 

@@ -37,7 +37,8 @@ class Device:
     """A place where arrays live and programs run.
 
     `platform` is "cpu" or "gpu", and `backend` what runs programs there ("cpu",
-    "cuda"). A device is written `cuda:0`.
+    "cuda"). A device is written `cuda:0`. Its `id` is its own among those of all
+    processes, its `ordinal` among those of its process, which the backend calls it by.
     """
 
     id: int
@@ -45,6 +46,12 @@ class Device:
     device_kind: str
     process_index: int = 0
     backend: str = "cpu"
+    ordinal: int = 0
+
+    @property
+    def local_hardware_id(self) -> int:
+        """Its number among those of its kind that its process has."""
+        return self.ordinal
 
     def __repr__(self) -> str:
         return f"{self.backend.capitalize()}Device(id={self.id})"
@@ -56,7 +63,7 @@ class Device:
         """Bytes in use, their peak and limit, by name; `None` for the CPU."""
         if self.backend == "cpu":
             return None
-        return device_backend(self.backend).memory_stats(self.id)
+        return device_backend(self.backend).memory_stats(self.ordinal)
 
 
 CPU = Device(0, "cpu", "cpu")
@@ -149,21 +156,27 @@ def _renumber(first: int, process: int) -> None:
 
 
 def all_devices(name: str | None = None) -> tuple[Device, ...]:
-    """The devices of all processes, which have as many CPU devices as this one.
+    """The devices of all processes, which have as many as this one.
 
-    Of other platforms those of this process. Raises `OptionError` if there are none.
+    Raises `OptionError` if there are none.
     """
-    own = devices(name)
-    found = processes()
-    if found.count == 1 or own[0].backend != "cpu":
+    own, found = devices(name), processes()
+    if found.count == 1:
         return own
     return tuple(
         [
-            own[i] if p == found.index else Device(p * len(own) + i, "cpu", "cpu", p)
+            one if p == found.index else _of_process(p, len(own), one)
             for p in range(found.count)
-            for i in range(len(own))
+            for one in own
         ]
     )
+
+
+def _of_process(process: int, count: int, own: Device) -> Device:
+    """The device of another process that is like one of this one's."""
+    number = process * count + own.id % count
+    rest = own.platform, own.device_kind, process, own.backend, own.ordinal
+    return Device(number, *rest)
 
 
 @cache
@@ -171,10 +184,13 @@ def devices_of(name: str) -> tuple[Device, ...]:
     """This process's devices of a backend."""
     if name == "cpu":
         return cpus()
-    platform = device_platforms()[name]
-    kinds = enumerate(found(name).kinds)
+    platform, kinds = device_platforms()[name], found(name).kinds
     process = processes().index
-    return tuple([Device(i, platform, kind, process, name) for i, kind in kinds])
+    first = process * len(kinds)
+    rows = enumerate(kinds)
+    return tuple(
+        [Device(first + i, platform, kind, process, name, i) for i, kind in rows]
+    )
 
 
 def forget() -> None:

@@ -110,7 +110,7 @@ class DeviceArray(ConcreteArray):
     def copied(self) -> DeviceArray:
         """The same values in memory of their own."""
         place = self.placement
-        buffer = place.backend.moved(self.buffer, place.device.id)
+        buffer = place.backend.moved(self.buffer, place.device.ordinal)
         return DeviceArray(buffer, self.type, place, self.origin)
 
     def exported(self) -> Any:
@@ -148,7 +148,7 @@ class DeviceArray(ConcreteArray):
             "data": (buffer.pointer, True),
             "version": 3,
             "strides": None,
-            "stream": self.placement.backend.stream(device.id) or _LEGACY_STREAM,
+            "stream": self.placement.backend.stream(device.ordinal) or _LEGACY_STREAM,
         }
 
     def __repr__(self) -> str:
@@ -188,8 +188,8 @@ def buffer_at(x: ConcreteArray, placement: Placement) -> Buffer:
     device, backend = placement.device, placement.backend
     if isinstance(x, DeviceArray) and x.device.backend == device.backend:
         there = x.device is device
-        return x.buffer if there else backend.moved(x.buffer, device.id)
-    return backend.put(x._numpy(), device.id)
+        return x.buffer if there else backend.moved(x.buffer, device.ordinal)
+    return backend.put(x._numpy(), device.ordinal)
 
 
 # The memory of numbers, which come again and again.
@@ -201,10 +201,10 @@ def number_at(number: Literal, placement: Placement) -> Buffer:
     """The memory of a number on a device, which nothing may write to."""
     device = placement.device
     value = np.asarray(number.value, number.type.dtype)
-    key = device.backend, device.id, number.type.dtype, value.tobytes()
+    key = device.backend, device.ordinal, number.type.dtype, value.tobytes()
     found = _numbers.get(key)
     if found is None:
-        found = _numbers[key] = placement.backend.put(value, device.id)
+        found = _numbers[key] = placement.backend.put(value, device.ordinal)
         while len(_numbers) > _MOST_NUMBERS:
             _numbers.popitem(last=False)
     return found

@@ -72,7 +72,7 @@ class DeviceReplicas:
                 put(_part(x, index), placement) if own is None else own[rank]
                 for x, own, index in zip(arrays, given, self.reads[rank], strict=True)
             ]
-            backend, number = placement.backend, devices[rank].id
+            backend, number = placement.backend, devices[rank].ordinal
             others = {
                 name: backend.communicator(member, number)
                 for name, member in members[rank].items()

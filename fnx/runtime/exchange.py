@@ -229,6 +229,8 @@ class Member:
 
     __slots__ = ("exchange", "rank", "size")
 
+    between = None  # no other processes are met
+
     def __init__(self, exchange: Exchange, rank: int) -> None:
         self.exchange = exchange
         self.size = exchange.size

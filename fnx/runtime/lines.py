@@ -172,6 +172,11 @@ class Joined:
         self.rank = line.own[place]
         self.size = len(line.owners)
 
+    @property
+    def between(self) -> Any:
+        """What meets the processes of the line, if each has one replica on it."""
+        return self.line.far if len(self.line.own) == 1 else None
+
     def all_reduce(self, x: NumPyArray, out: NumPyArray, op: str) -> None:
         """One process's replicas are heard as its arrays."""
         line = self.line

@@ -98,7 +98,7 @@ class DeviceExecutable(Executable):
         donated: Sequence[bool],
     ) -> tuple[ConcreteArray, ...]:
         free = self._free(operands, donated) if True in donated else ()
-        made = self.native(inputs, placement.device.id, free)
+        made = self.native(inputs, placement.device.ordinal, free)
         origin = Origin(what, errors.user_source())
         if self._made is not None:
             return tuple(

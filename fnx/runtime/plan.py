@@ -24,7 +24,7 @@ from fnx.compiler.step import (
     all_steps,
     held_plans,
 )
-from fnx.core.axes import is_replica
+from fnx.core.axes import is_replica, met
 from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
 from fnx.core.layout import Matrices, Product
@@ -60,6 +60,7 @@ __all__ = [
     "is_replica",
     "is_small",
     "listen",
+    "met",
     "plan_cost",
     "step_cost",
     "type_bytes",

@@ -86,6 +86,8 @@ class Replicated:
                     "turn them off, or look for the mistake in one process",
                 )
             )
+        if self.mesh.backend != "cpu":
+            return self._across_devices(arrays)
         there, mesh = replicas.across(), self.mesh
         owners = there.owners_of(list(mesh.devices.flat))
         ready = there.prepared(self.program, mesh.axes, self.ins, self.outs, owners)
@@ -93,6 +95,21 @@ class Replicated:
         given = [there.given(*row) for row in zip(arrays, wanted, strict=True)]
         found = zip(*ready.run(given), strict=True)
         rows = zip(found, *self.ends, strict=True)
+        return [there.global_array(*row) for row in rows]
+
+    def _across_devices(self, arrays: Sequence[Any]) -> list[Any]:
+        # lazy: few jobs have such devices
+        from fnx.runtime import device_across as there  # lazy: see above
+
+        mesh = self.mesh
+        devices = list(mesh.devices.flat)
+        owners = tuple([device.process_index for device in devices])
+        ready = there.prepared(
+            self.program, mesh.axes, self.ins, self.outs, owners, mesh.backend
+        )
+        wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
+        found = zip(*ready.run(arrays, wanted, devices, self.asker), strict=True)
+        rows = zip(found, self.types, self.shardings, strict=True)
         return [there.global_array(*row) for row in rows]
 
     def _on_devices(self, arrays: Sequence[Any]) -> list[Any]:

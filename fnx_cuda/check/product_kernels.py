@@ -87,7 +87,7 @@ def product_kernels(setting: Setting) -> Iterator[Row]:
     The peers are the library's own choice, and the fastest of all that it offers.
     """
     for case in cases(setting.small):
-        yield _row(case, setting.device.id)
+        yield _row(case, setting.device.ordinal)
 
 
 def cases(small: bool) -> tuple[ProductCase, ...]:

@@ -15,7 +15,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import nccl_data
+from . import far, nccl_data
 from .errors import NcclError
 from .machine import Machine, Operation, StreamState, machine
 from .nccl_data import Call, Where
@@ -46,6 +46,8 @@ _identifiers = itertools.count(1)
 
 def get_unique_id() -> bytes:
     """What the ranks of one clique share."""
+    if far.is_wanted():
+        return far.identifier()
     return f"fnx emulator {os.getpid()} {next(_identifiers)}".encode().ljust(128, b"\0")
 
 
@@ -76,6 +78,8 @@ def groupEnd() -> None:
     if _group.depth:
         return
     calls, _group.calls = _group.calls, []
+    _submit_far([call for call in calls if call.comm.link is not None])
+    calls = [call for call in calls if call.comm.link is None]
     with machine().call():
         parts = [_part(call) for call in calls]
         for part in parts:
@@ -96,6 +100,9 @@ def _submit(call: Call) -> None:
     if _group.depth:
         _group.calls.append(call)
         return
+    if call.comm.link is not None:
+        _submit_far([call])
+        return
     with machine().call():
         part = _part(call)
         part.enqueue_end()
@@ -109,6 +116,21 @@ def _submit(call: Call) -> None:
                 "without groupStart"
             )
         part.meeting.threads.add(thread)
+
+
+def _submit_far(calls: list[Call]) -> None:
+    """Calls of one rank whose others are in other processes: they may be captured."""
+    if not calls:
+        return
+    with machine().call():
+        here, call = machine(), calls[0]
+        link = call.comm.link
+        stream = here.stream(call.stream)
+
+        def act() -> None:
+            far.perform(here, link, calls)
+
+        here.enqueue(stream, act, f"{call.kind} by {call.rank}")
 
 
 # ---------------------------------------------------------------- collectives
@@ -326,6 +348,10 @@ class NcclCommunicator:
             raise NcclError(4, f"rank {rank} of {ndev}")
         if not isinstance(commId, bytes) or len(commId) != 128:
             raise NcclError(4, "the identifier is 128 bytes")
+        if commId.startswith(b"far "):
+            self._enter(Clique(ndev), rank, machine().device)
+            self.link = far.Link(commId, rank, ndev)
+            return
         self._enter(_cliques.setdefault(commId, Clique(ndev)), rank, machine().device)
 
     def _enter(self, clique: Clique, rank: int, device: int) -> None:
@@ -335,6 +361,7 @@ class NcclCommunicator:
             raise NcclError(5, f"two ranks, or two devices of rank {rank}")
         self.clique, self._rank, self._device = clique, rank, device
         self.sequence = 0
+        self.link: far.Link | None = None
         self._alive = True
 
     @staticmethod

@@ -78,15 +78,24 @@ def perform(here: Machine, calls: dict[int, Call], where: Where) -> None:
     """Move the data of a collective; `calls` has every rank's."""
     size = len(calls)
     ranks = [calls[rank] for rank in range(size)]
-    call = ranks[0]
-    kind, count = call.kind, call.count
-    parts = {"reduceScatter": size}.get(kind, 1)
-    sources = [
-        _read(here, one, count * parts, where)
-        if kind != "broadcast" or one.rank == call.root
-        else None
-        for one in ranks
-    ]
+    sources = [source(here, one, size, where) for one in ranks]
+    for one, result in zip(ranks, results(ranks[0], sources), strict=True):
+        if result is not None:
+            write(here, one, result, where)
+
+
+def source(here: Machine, call: Call, size: int, where: Where) -> np.ndarray:
+    """What a rank of so many brings to a collective."""
+    if call.kind == "broadcast" and call.rank != call.root:
+        return np.empty(0, call.element)
+    parts = size if call.kind == "reduceScatter" else 1
+    return _read(here, call, call.count * parts, where)
+
+
+def results(call: Call, sources: list[Any]) -> list[Any]:
+    """What each rank gets of what all have brought."""
+    size, kind = len(sources), call.kind
+    results: list[Any]
     if kind == "allReduce":
         result = _reduced(sources, call.op, size)
         results = [result] * size
@@ -99,14 +108,12 @@ def perform(here: Machine, calls: dict[int, Call], where: Where) -> None:
         results = [np.concatenate(sources)] * size
     else:
         results = np.split(_reduced(sources, call.op, size), size)
-    for one, result in zip(ranks, results, strict=True):
-        if result is not None:
-            _write(here, one, result, where)
+    return results
 
 
 def send(here: Machine, sender: Call, receiver: Call, where: Where) -> None:
     """Move one message."""
-    _write(here, receiver, _read(here, sender, sender.count, where), where)
+    write(here, receiver, _read(here, sender, sender.count, where), where)
 
 
 def _reduced(sources: list[Any], op: int, size: int) -> np.ndarray:
@@ -149,7 +156,8 @@ def _read(here: Machine, call: Call, count: int, where: Where) -> np.ndarray:
     return np.frombuffer(data, np.uint8).view(call.element)
 
 
-def _write(here: Machine, call: Call, values: np.ndarray, where: Where) -> None:
+def write(here: Machine, call: Call, values: np.ndarray, where: Where) -> None:
+    """Write what a rank gets."""
     data = values.tobytes()
     if not data:
         return
