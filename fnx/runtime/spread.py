@@ -109,7 +109,7 @@ class Replicated:
         )
         wanted = [NamedSharding(mesh, spec_of(spec)) for spec in self.ins]
         found = zip(*ready.run(arrays, wanted, devices, self.asker), strict=True)
-        rows = zip(found, self.types, self.shardings, strict=True)
+        rows = zip(found, *self.ends, strict=True)
         return [there.global_array(*row) for row in rows]
 
     def _on_devices(self, arrays: Sequence[Any]) -> list[Any]:
