@@ -11,10 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from fnx.runtime.plan import Carry, LoopStep, Place, Plan, Rows
+from fnx.runtime.plan import Carry, HostStep, LoopStep, Place, Plan, Rows
 from fnx_cuda.instructions import (
     Body,
     Branch,
+    Call,
     Copy,
     Host,
     Instruction,
@@ -22,6 +23,7 @@ from fnx_cuda.instructions import (
     Loop,
     Meet,
     Product,
+    Served,
 )
 
 ALIGNMENT = 16
@@ -102,6 +104,8 @@ def _needed(item: Instruction, place: Place) -> int:
             return alignment if place in pointers else 1
         case Product(step):
             return ALIGNMENT if place in (step.out, step.x, step.y) else 1
+        case Served(step):
+            return ALIGNMENT if place in (*step.inputs, *step.outputs) else 1
         case Branch(step, branches):
             pairs = list(zip(branches, step.branches, strict=True))
             inside = [
@@ -162,21 +166,21 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
 
     match item:
         case Launch():
-            return dataclasses.replace(item, pointers=all_at(item.pointers))
+            return _launch_mapped(item, at)
         case Copy(out, source, nbytes):
             return Copy(at(out), at(source), nbytes)
         case Host(step) | Meet(step):
-            inputs = [at(x) if isinstance(x, Place) else x for x in step.inputs]
-            ends = all_at(step.outputs)
-            kind = type(item)
-            return kind(dataclasses.replace(step, inputs=tuple(inputs), outputs=ends))
+            return type(item)(_host_mapped(step, at))
+        case Served(step, stages, own):
+            moved_stages = tuple([_stage_mapped(each, at) for each in stages])
+            moved_own = None
+            if own is not None:
+                moved_own = tuple([_launch_mapped(each, at) for each in own])
+            return Served(_host_mapped(step, at), moved_stages, moved_own)
         case Product(step, launches):
             x, y, out = at(step.x), at(step.y), at(step.out)
-            own = [
-                dataclasses.replace(each, pointers=all_at(each.pointers))
-                for each in launches
-            ]
-            return Product(dataclasses.replace(step, out=out, x=x, y=y), tuple(own))
+            mine = tuple([_launch_mapped(each, at) for each in launches])
+            return Product(dataclasses.replace(step, out=out, x=x, y=y), mine)
         case Branch(step, branches):
             given, ends = all_at(step.inputs), all_at(step.outputs)
             return Branch(
@@ -189,7 +193,27 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
             return Loop(_loop_mapped(step, at), body, test)
 
 
-def _loop_mapped(step: LoopStep, at: Callable[[Place], Place]) -> LoopStep:
+At = Callable[[Place], Place]
+
+
+def _launch_mapped(launch: Launch, at: At) -> Launch:
+    pointers = tuple([at(place) for place in launch.pointers])
+    return dataclasses.replace(launch, pointers=pointers)
+
+
+def _stage_mapped(stage: Launch | Call, at: At) -> Launch | Call:
+    if isinstance(stage, Launch):
+        return _launch_mapped(stage, at)
+    return Call(stage.made, tuple([at(place) for place in stage.places]))
+
+
+def _host_mapped(step: HostStep, at: At) -> HostStep:
+    inputs = tuple([at(x) if isinstance(x, Place) else x for x in step.inputs])
+    outputs = tuple([at(place) for place in step.outputs])
+    return dataclasses.replace(step, inputs=inputs, outputs=outputs)
+
+
+def _loop_mapped(step: LoopStep, at: At) -> LoopStep:
     def maybe(place: Place | None) -> Place | None:
         return None if place is None else at(place)
 

@@ -14,6 +14,7 @@ from fnx_cuda import _cupy, finding, libraries, nvrtc
 from fnx_cuda.memory import readable
 
 _OWN = "nothing need be done: fnx has kernels of its own in its place"
+_PARTLY = "without it, eigenvalues and singular values are computed on the host"
 
 
 def found() -> Found:
@@ -36,6 +37,8 @@ def findings() -> list[Finding]:
         _line("CUDA of the driver", lambda: _dotted(_cupy.driver_version())),
         _line("NVRTC, loaded", lambda: nvrtc.compiler().name),
         _line("cuBLASLt, loaded", lambda: _library("cublasLt"), _OWN),
+        _line("cuFFT, loaded", lambda: _library("cufft"), _OWN),
+        _line("cuSOLVER, loaded", lambda: _library("cusolver"), _PARTLY),
     ]
     count = len(devices.kinds)
     return lines + [

@@ -20,7 +20,9 @@ from fnx_cuda.instructions import (
     Loop,
     Meet,
     Product,
+    Served,
 )
+from fnx_cuda.served import served_nodes
 
 MOST_NODES = 4096
 """A loop with so many launches, over all its rounds, is part of a graph at most."""
@@ -85,6 +87,11 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from (step.out, step.x, step.y)
             for launch in launches:
                 yield from launch.pointers
+        case Served(step, stages, own):
+            yield from [item for item in step.inputs if isinstance(item, Place)]
+            yield from step.outputs
+            for stage in (*stages, *(own or ())):
+                yield from stage.pointers if isinstance(stage, Launch) else stage.places
         case Branch(step):
             yield from (step.index, *step.inputs, *step.outputs, step.scratch)
         case Loop(step):
@@ -123,6 +130,8 @@ def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int
             return 1 if captured(step) else None
         case Product(launches=launches):
             return max(len(launches), 1)
+        case Served():
+            return served_nodes(instruction)
         case Loop(step, body):
             if step.test is not None or step.count is not None:
                 return None
@@ -149,6 +158,9 @@ def texts(body: Body) -> Iterator[str]:
                 yield text
             case Product(launches=launches):
                 yield from [launch.text for launch in launches]
+            case Served(_, stages, own):
+                every = *stages, *(own or ())
+                yield from [each.text for each in every if isinstance(each, Launch)]
             case Branch(branches=branches):
                 for branch in branches:
                     yield from texts(branch)
@@ -172,6 +184,8 @@ def name(instruction: Instruction) -> str:
         case Product(step):
             p = step.product
             return f"the product {p.stack}×{p.m}×{p.n}×{p.k} of {step.dtype}"
+        case Served(step):
+            return f"{step.primitive.name!r}"
         case Branch(branches=branches):
             return f"one of {len(branches)} branches"
         case Loop():

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from fnx.records import record
 from fnx.runtime.plan import BranchStep, HostStep, LoopStep, MatmulStep, Place
+from fnx_cuda.cufft import Transform
+from fnx_cuda.cusolver import Factoring
 
 
 @record
@@ -68,6 +70,26 @@ class Product:
 
 
 @record
+class Call:
+    """What a library does, on the arrays at places."""
+
+    made: Transform | Factoring
+    places: tuple[Place, ...]
+
+
+@record
+class Served:
+    """A routine by a library: its calls, and launches around them.
+
+    Without the library, `own` launches do the same, or the host where there are none.
+    """
+
+    step: HostStep
+    stages: tuple[Launch | Call, ...]
+    own: tuple[Launch, ...] | None
+
+
+@record
 class Branch:
     """Runs one of several bodies, by an index on the device."""
 
@@ -84,7 +106,7 @@ class Loop:
     test: Body | None
 
 
-Instruction = Launch | Copy | Host | Meet | Product | Branch | Loop
+Instruction = Launch | Copy | Host | Meet | Product | Served | Branch | Loop
 
 
 @record

@@ -36,10 +36,12 @@ from fnx_cuda.instructions import (
     Loop,
     Meet,
     Product,
+    Served,
 )
 from fnx_cuda.ordering import sorted_keys
 from fnx_cuda.products import product_launches, product_work
 from fnx_cuda.routines import routine_launches
+from fnx_cuda.served import stages
 from fnx_cuda.work import Work
 
 
@@ -120,12 +122,16 @@ class _Lowering:
         return found
 
     def host(self, step: HostStep) -> list[Instruction]:
-        """A routine that there is code for here, or else its rule on the host."""
+        """A routine that a library or code here has, or else its rule on the host."""
         if step.meets and all(isinstance(item, Place) for item in step.inputs):
             return [Meet(step)]
         work = Work()
         launches = routine_launches(step, work)
-        self.work = max(self.work, work.size)
+        other = Work()  # in its place
+        found = stages(step, other)
+        self.work = max(self.work, work.size, other.size)
+        if found is not None and launches != []:
+            return [Served(step, found, None if launches is None else tuple(launches))]
         return [Host(step)] if launches is None else [*launches]
 
 

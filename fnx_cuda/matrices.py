@@ -83,13 +83,28 @@ class Algebra:
 
     # -- parts
 
-    def copy(self, source: Matrix, out: Matrix, kind: int = WHOLE) -> None:
+    def copy(
+        self,
+        source: Matrix,
+        out: Matrix,
+        kind: int = WHOLE,
+        *,
+        conjugated: bool = False,
+    ) -> None:
         """Copies matrices, or their triangles; the rest of `out` is zeros."""
-        self._elements("copy_part", (source.place, out.place), source, out, kind)
+        ends = source.place, out.place
+        self._elements("copy_part", ends, source, out, kind, conjugated)
 
     def identity(self, out: Matrix) -> None:
         """Ones on the diagonal, and zeros."""
         self._elements("copy_part", (out.place, out.place), out, out, IDENTITY)
+
+    def scale(self, x: Matrix, factor: float) -> None:
+        """Multiplies matrices by a number."""
+        size = self.count * x.rows * x.columns
+        numbers = x.numbers + struct.pack("<dq2i", factor, size, x.rows, x.columns)
+        blocks = min(-(-size // THREADS), MOST_BLOCKS)
+        self._launch("scale", blocks, (x.place,), numbers)
 
     def spoil(self, out: Matrix, failed: Place, kind: int = WHOLE) -> None:
         """NaN for matrices that have failed."""
@@ -102,12 +117,13 @@ class Algebra:
         source: Matrix | None,
         out: Matrix,
         kind: int,
+        conjugated: bool = False,
     ) -> None:
         size = self.count * out.rows * out.columns
         if not size:
             return
         numbers = (b"" if source is None else source.numbers) + out.numbers
-        numbers += struct.pack("<q4i", size, out.rows, out.columns, kind, 0)
+        numbers += struct.pack("<q4i", size, out.rows, out.columns, kind, conjugated)
         self._launch(function, min(-(-size // THREADS), MOST_BLOCKS), ends, numbers)
 
     def _launch(
@@ -209,6 +225,11 @@ class Algebra:
         """The numbers of rows after exchanges."""
         numbers = struct.pack("<2i", count, length)
         self._launch("order_rows", self.count, (pivots, out), numbers)
+
+    def count_from_0(self, pivots: Place, count: int, out: Place) -> None:
+        """Pivots that a library counts from 1."""
+        numbers = struct.pack("<2i", count, 0)
+        self._launch("count_from_0", self.count, (pivots, out), numbers)
 
     def find_zeros(self, a: Matrix, failed: Place) -> None:
         """Which matrices have a 0 on their diagonals."""

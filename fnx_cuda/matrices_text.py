@@ -44,6 +44,7 @@ __device__ __forceinline__ T number(Real x) { return x; }
 __device__ __forceinline__ T conjugate(T x) { return x; }
 __device__ __forceinline__ Real real(T x) { return x; }
 __device__ __forceinline__ Real imaginary(T x) { return 0; }
+__device__ __forceinline__ T times(T x, Real y) { return x * y; }
 """
 
 _COMPLEX = """
@@ -57,6 +58,7 @@ __device__ __forceinline__ T number(Real re, Real im = 0) {
 __device__ __forceinline__ T conjugate(T x) { return number(x.re, -x.im); }
 __device__ __forceinline__ Real real(T x) { return x.re; }
 __device__ __forceinline__ Real imaginary(T x) { return x.im; }
+__device__ __forceinline__ T times(T x, Real y) { return number(x.re * y, x.im * y); }
 __device__ __forceinline__ T operator+(T x, T y) {
   return number(x.re + y.re, x.im + y.im);
 }
@@ -101,7 +103,7 @@ struct Copying {
   T* out;
   View from, to;
   Long count;
-  int m, n, kind, unused;
+  int m, n, kind, conjugated;
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -113,8 +115,20 @@ copy_part(const __grid_constant__ Copying p) {
     const bool kept = p.kind == WHOLE || (p.kind == LOWER && i >= j) ||
                       (p.kind == UPPER && i <= j);
     T value = number(p.kind > UPPER && i == j ? 1 : 0);
-    if (kept) value = p.x[place(p.from, item, i, j)];
+    if (kept) value = chosen(p.x[place(p.from, item, i, j)], p.conjugated);
     p.out[place(p.to, item, i, j)] = value;
+  }
+}
+
+struct Scaling { T* x; View view; double factor; Long count; int m, n; };
+
+// A factor for all, each of the parts of complex numbers rounded once.
+extern "C" __global__ void __launch_bounds__(THREADS)
+scale(const __grid_constant__ Scaling p) {
+  const Long stride = (Long)gridDim.x * THREADS;
+  for (Long g = (Long)blockIdx.x * THREADS + threadIdx.x; g < p.count; g += stride) {
+    T* x = p.x + place(p.view, g / p.n / p.m, (int)(g / p.n % p.m), (int)(g % p.n));
+    *x = times(*x, (Real)p.factor);
   }
 }
 
@@ -415,6 +429,14 @@ order_rows(const __grid_constant__ Ordering p) {
   __syncthreads();
   if (order == out) return;
   for (int i = threadIdx.x; i < p.length; i += THREADS) out[i] = order[i];
+}
+
+// Pivots that are counted from 1, from 0.
+extern "C" __global__ void __launch_bounds__(THREADS)
+count_from_0(const __grid_constant__ Ordering p) {
+  const Long item = blockIdx.x;
+  for (int i = threadIdx.x; i < p.count; i += THREADS)
+    p.out[item * p.count + i] = p.pivots[item * p.count + i] - 1;
 }
 
 struct Looking { const T* a; int* failed; View view; Long n; };

@@ -31,8 +31,10 @@ from fnx_cuda.instructions import (
     Loop,
     Meet,
     Product,
+    Served,
 )
 from fnx_cuda.multiply import multiply_action
+from fnx_cuda.serving import served_action
 
 Action = Callable[[Frame, int], None]
 """Starts an instruction: with the addresses of a frame, in the order of a stream."""
@@ -144,6 +146,8 @@ def action(instruction: Instruction, device: Device) -> Action:
             return meeting_action(step, device)
         case Product():
             return product_action(instruction, device)
+        case Served():
+            return served_action(instruction, device, launch_action)
         case Branch():
             bodies = [Ready(body, device) for body in instruction.branches]
             return branch_action(instruction.step, bodies, device)

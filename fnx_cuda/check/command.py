@@ -21,6 +21,7 @@ from fnx_cuda.check.models import models
 from fnx_cuda.check.order import order
 from fnx_cuda.check.product_kernels import product_kernels
 from fnx_cuda.check.report import Row, Setting, as_json, asked, table
+from fnx_cuda.check.routines import decompositions, fourier
 from fnx_cuda.check.values import replays, several_devices, values
 
 QUESTIONS = {
@@ -34,6 +35,8 @@ QUESTIONS = {
         order,
         products,
         product_kernels,
+        fourier,
+        decompositions,
         models,
     )
 }

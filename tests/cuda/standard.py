@@ -24,7 +24,7 @@ import fnx.nn as nn
 import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
-from fnx_cuda.instructions import Body, Branch, Launch, Loop, Product
+from fnx_cuda.instructions import Body, Branch, Launch, Loop, Product, Served
 from fnx_cuda.lower import lower
 from fnx_cuda.products import PRODUCTS
 
@@ -51,6 +51,9 @@ def _launches(body: Body) -> Iterator[Launch]:
                 yield item
             case Product():
                 yield from item.launches
+            case Served(_, stages, own):
+                every = *stages, *(own or ())
+                yield from [stage for stage in every if isinstance(stage, Launch)]
             case Branch():
                 for branch in item.branches:
                     yield from _launches(branch)

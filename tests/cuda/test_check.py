@@ -17,7 +17,7 @@ from fnx_cuda.check.report import Row, Setting, asked, table
 def test_questions_are_answered(gpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "_emulated", nullcontext)  # it is there already
     file = tmp_path / "answers.json"
-    names = ["replays", "several_devices", "launch_cost"]
+    names = ["replays", "several_devices", "launch_cost", "fourier"]
     assert command.main(["--emulator", "--json", str(file), "--only", *names]) == 0
     assert "| replays | 20 runs of one program | 0 of the largest ✓ |" in (
         capsys.readouterr().out

@@ -1,0 +1,81 @@
+"""Libraries of NVIDIA's that are called by ctypes, where they are there.
+
+Receives a library's name; its functions give a status, which is raised as
+`LibraryError` unless it is 0. Tests put a stand-in in a library's place with `use`.
+Used by `cufft.py` and `cusolver.py`; next on the walk: `cufft.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from fnx.errors import FnxError
+from fnx_cuda import _cupy, libraries
+
+
+class LibraryError(FnxError):
+    """A call of a library failed; `status` is its number."""
+
+    def __init__(self, function: str, status: int) -> None:
+        super().__init__(f"{function} gave status {status}.")
+        self.status = status
+
+
+class Library:
+    """A library, which is looked for at the first call.
+
+    One that is `forbidden` does not serve, though it may be there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.forbidden = False
+        self._lock = threading.Lock()
+        self._found: Any = None
+        self._looked = False
+        self._stands_in = False
+
+    def use(self, stand_in: Any) -> None:
+        """Puts a stand-in in its place; `None` has it looked for again."""
+        with self._lock:
+            self._found = stand_in
+            self._looked = self._stands_in = stand_in is not None
+
+    def serves(self) -> bool:
+        """Whether it is there for the devices that there are.
+
+        It has no use for an emulated device, nor for a driver that is older.
+        """
+        if self.forbidden:
+            return False
+        if self._stands_in:
+            return True
+        if getattr(_cupy.cupy(), "EMULATES", False):
+            return False
+        with self._lock:
+            if not self._looked:
+                newest = _cupy.driver_version() // 1000
+                self._found, self._looked = libraries.load(self.name, newest), True
+        return self._found is not None
+
+    @property
+    def key(self) -> int:
+        """Which one it is: handles of one are of no use to another."""
+        return id(self._found)
+
+    def function(self, name: str) -> Any:
+        """A function of the library that there is now."""
+        return getattr(self._found, name)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function; numbers go as 32 bits unless they say otherwise."""
+        status = self.function(name)(*arguments)
+        if status:
+            raise LibraryError(name, status)
+
+
+def address(pointer: int) -> Any:
+    """An address as an argument."""
+    return ctypes.c_void_p(pointer)

@@ -1,0 +1,298 @@
+"""Which routines a library may do, as calls and launches around them.
+
+Matrices of a library are column-major: a row-major one is its transposed there, which
+is as good where the other triangle is read or the factors change places, and is copied
+elsewhere. Few large matrices go to the library; many small ones are a launch or two of
+`decompositions.py`. Receives a `HostStep`, gives stages; `None` for what no library
+takes. Used by `lower.py`; next on the walk: `cufft.py`, then `serving.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from fnx import dtypes
+from fnx.records import record
+from fnx.runtime.plan import HostStep, Place
+from fnx_cuda import cufft, cusolver
+from fnx_cuda.cufft import Transform
+from fnx_cuda.cusolver import LOWER, UPPER, Factoring
+from fnx_cuda.instructions import Call, Launch, Served
+from fnx_cuda.matrices import Algebra, Matrix, dense
+from fnx_cuda.matrices_text import LOWER as LOWER_PART
+from fnx_cuda.work import Work
+
+LARGE = 256
+"""The rows of a matrix that our kernels leave to a library, where there is one."""
+
+MOST_CALLS = 16
+"""Matrices of a stack at most, since each is a call."""
+
+_MOST = 1 << 30  # elements of a row, and rows of a matrix, that are counted
+
+Stages = tuple[Launch | Call, ...]
+
+
+def stages(step: HostStep, work: Work) -> Stages | None:
+    """What a library does of a step; `None` if none takes it."""
+    routine = _ROUTINES.get(step.routine or "")
+    types = *step.input_types, *step.output_types
+    if (
+        routine is None
+        or any(type_.size == 0 for type_ in types)
+        or any(not isinstance(item, Place) for item in step.inputs)
+    ):
+        return None
+    return routine(step, work)
+
+
+def _fft(step: HostStep, work: Work) -> Stages | None:
+    """The library divides nothing, and overwrites halves of spectra."""
+    made = cufft.transform(step)
+    if made is None or max(step.input_types[0].size, step.output_types[0].size) > _MOST:
+        return None
+    (source,), (out,) = step.inputs, step.outputs
+    (type_,), (out_type,) = step.input_types, step.output_types
+    assert isinstance(source, Place)
+    found: list[Launch | Call] = []
+    if made.kind == "IRFFT":
+        copy = work.place(type_.size * type_.dtype.itemsize)
+        algebra = Algebra(type_.dtype, 1, work)
+        algebra.copy(_flat(source, type_.size), _flat(copy, type_.size))
+        found += algebra.launches
+        source = copy
+    found.append(Call(made, (source, out)))
+    if made.kind in ("IFFT", "IRFFT"):
+        algebra = Algebra(out_type.dtype, 1, work)
+        factor = 1 / prod(step.params["lengths"])
+        algebra.scale(_flat(out, out_type.size), factor)
+        found += algebra.launches
+    return tuple(found)
+
+
+def _flat(place: Place, size: int) -> Matrix:
+    """An array's elements as one row."""
+    return dense(place, 1, size)
+
+
+# ---------------------------------------------------------------- decompositions
+
+
+@record
+class _Matrices:
+    """A step on a few matrices: their sizes, and stages so far."""
+
+    step: HostStep
+    work: Work
+    found: list[Launch | Call]
+
+    @property
+    def x(self) -> Matrix:
+        """The input."""
+        (place,) = self.step.inputs
+        assert isinstance(place, Place)
+        return dense(place, *self.step.input_types[0].shape[-2:])
+
+    @property
+    def count(self) -> int:
+        """How many matrices there are."""
+        return prod(self.step.input_types[0].shape[:-2])
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        return self.step.input_types[0].dtype.itemsize
+
+    def algebra(self, number: int | None = None) -> Algebra:
+        """Launches on matrices of the input's dtype, or of an output's."""
+        types = self.step.output_types
+        dtype = (self.step.input_types[0] if number is None else types[number]).dtype
+        return Algebra(dtype, self.count, self.work)
+
+    def out(self, number: int) -> Matrix:
+        """An output; a vector is a row."""
+        rows, columns = (1, *self.step.output_types[number].shape)[-2:]
+        if self.step.output_types[number].ndim < self.step.input_types[0].ndim:
+            rows = 1
+        return dense(self.step.outputs[number], rows, columns)
+
+    def room(self, rows: int, columns: int) -> Matrix:
+        """Work memory."""
+        return self.algebra().room(rows, columns)
+
+    def integers(self, count: int) -> Place:
+        """Work memory for numbers of 32 bits."""
+        return self.work.place(4 * count * self.count)
+
+    def launch(self, make: Callable[[Algebra], None]) -> None:
+        """Launches next, on matrices of the input's dtype."""
+        algebra = self.algebra()
+        make(algebra)
+        self.found.extend(algebra.launches)
+
+    def call(
+        self,
+        routine: str,
+        arrays: tuple[tuple[Place, int], ...],
+        sizes: tuple[int, int],
+        triangle: int = LOWER,
+        vectors: str = "N",
+    ) -> None:
+        """A call next: places with the bytes of a matrix, and rows and columns."""
+        steps = tuple([nbytes for _, nbytes in arrays])
+        dtype = self.step.input_types[0].dtype
+        made = Factoring(routine, dtype, *sizes, self.count, steps, triangle, vectors)
+        self.found.append(Call(made, tuple([place for place, _ in arrays])))
+
+    def spoil(self, failed: Place) -> None:
+        """NaN in all results of the matrices that have failed."""
+        for number in range(len(self.step.outputs)):
+            algebra = self.algebra(number)
+            algebra.spoil(self.out(number), failed)
+            self.found.extend(algebra.launches)
+
+
+def _few(large: bool) -> Callable[[Callable[[_Matrices], None]], _Served]:
+    """A routine for a few matrices; only for large ones, where we have kernels."""
+
+    def given(make: Callable[[_Matrices], None]) -> _Served:
+        def served(step: HostStep, work: Work) -> Stages | None:
+            made = _Matrices(step, work, [])
+            sizes = step.input_types[0].shape[-2:]
+            if (
+                made.count > MOST_CALLS
+                or (large and min(sizes) < LARGE)
+                or max(sizes) > _MOST
+            ):
+                return None
+            make(made)
+            return tuple(made.found)
+
+        return served
+
+    return given
+
+
+_Served = Callable[[HostStep, Work], Stages | None]
+
+
+def _cholesky(made: _Matrices) -> None:
+    """The upper factor of the transposed matrix is the transposed lower one."""
+    out, n, failed = made.out(0), made.x.rows, made.integers(1)
+    made.launch(lambda algebra: algebra.copy(made.x, out))
+    arrays = (out.place, n * n * made.itemsize), (failed, 4)
+    made.call("potrf", arrays, (n, n), UPPER)
+    made.launch(lambda algebra: algebra.copy(out, out, LOWER_PART))
+    made.launch(lambda algebra: algebra.spoil(out, failed, LOWER_PART))
+
+
+def _eigh(made: _Matrices) -> None:
+    """The transposed matrix is the conjugated one, with conjugated vectors."""
+    params, n = made.step.params, made.x.rows
+    copy, failed = made.room(n, n), made.integers(1)
+    values = made.out(0)
+    made.launch(lambda algebra: algebra.copy(made.x, copy))
+    real = dtypes.real_dtype(made.step.input_types[0].dtype).itemsize
+    arrays = (
+        (copy.place, n * n * made.itemsize),
+        (values.place, n * real),
+        (failed, 4),
+    )
+    triangle = UPPER if params["lower"] else LOWER
+    wanted = "A" if params["compute_vectors"] else "N"
+    made.call("syevd", arrays, (n, n), triangle, wanted)
+    if params["compute_vectors"]:
+        vectors = made.out(1)
+        made.launch(lambda algebra: algebra.copy(copy.T, vectors, conjugated=True))
+    made.spoil(failed)
+
+
+def _svd(made: _Matrices) -> None:
+    """The library has no more columns than rows: a wide matrix is transposed for it.
+
+    The factors of xᵀ are those of x, transposed, in the other order.
+    """
+    params, (m, n) = made.step.params, (made.x.rows, made.x.columns)
+    k, size = min(m, n), made.itemsize
+    failed, copy = made.integers(1), made.room(m, n)
+    column_major = Matrix(copy.place, m, n, m * n, 1, m)
+    target = column_major if m > n else copy
+    made.launch(lambda algebra: algebra.copy(made.x, target))
+    real = dtypes.real_dtype(made.step.input_types[0].dtype).itemsize
+    values = made.out(0)
+    arrays = [(copy.place, m * n * size), (values.place, k * real)]
+    job = "N"
+    after: list[tuple[Matrix, Matrix]] = []
+    if params["compute_uv"]:
+        u, vt = made.out(1), made.out(2)
+        job = "A" if params["full_matrices"] else "S"
+        ends = [u, vt] if m > n else [vt, u]
+        for end in ends:
+            # Column by column: of a wide matrix, that is where it belongs.
+            place = end
+            if m > n:
+                place = made.room(end.columns, end.rows)
+                after.append((place.T, end))
+            arrays.append((place.place, end.rows * end.columns * size))
+    arrays.append((failed, 4))
+    made.call("gesvd", tuple(arrays), (max(m, n), k), vectors=job)
+    algebra = made.algebra()
+    for place, end in after:
+        algebra.copy(place, end)
+    made.found.extend(algebra.launches)
+    made.spoil(failed)
+
+
+def _lu(made: _Matrices) -> None:
+    """By way of a transposed copy."""
+    x, out = made.x, made.out(0)
+    m, n = x.rows, x.columns
+    copy = made.room(n, m)
+    pivots, failed = made.integers(min(m, n)), made.integers(1)
+    ends = made.step.outputs
+    made.launch(lambda algebra: algebra.copy(x, copy.T))
+    arrays = (
+        (copy.place, m * n * made.itemsize),
+        (pivots, 4 * min(m, n)),
+        (failed, 4),
+    )
+    made.call("getrf", arrays, (m, n))
+    made.launch(lambda algebra: algebra.copy(copy.T, out))
+    made.launch(lambda algebra: algebra.count_from_0(pivots, min(m, n), ends[1]))
+    made.launch(lambda algebra: algebra.order(ends[1], min(m, n), ends[2], m))
+
+
+_ROUTINES: dict[str, _Served] = {
+    "cholesky": _few(large=True)(_cholesky),
+    "eigh": _few(large=False)(_eigh),
+    "fft": _fft,
+    "lu": _few(large=True)(_lu),
+    "svd": _few(large=False)(_svd),
+}
+
+
+# ---------------------------------------------------------------- who serves
+
+
+def is_served(item: Served) -> bool:
+    """Whether the libraries are there that a routine calls."""
+    return all(
+        (cufft.LIBRARY if _is_transform(stage) else cusolver.LIBRARY).serves()
+        for stage in item.stages
+        if isinstance(stage, Call)
+    )
+
+
+def served_nodes(item: Served) -> int | None:
+    """How many nodes of a graph a routine is; cuSOLVER cannot be in one."""
+    if not is_served(item):
+        return None if item.own is None else max(len(item.own), 1)
+    calls = [stage for stage in item.stages if isinstance(stage, Call)]
+    if not all(map(_is_transform, calls)):
+        return None
+    return max(len(item.stages), 2)  # a transform is several
+
+
+def _is_transform(stage: Launch | Call) -> bool:
+    return isinstance(stage, Call) and isinstance(stage.made, Transform)
