@@ -22,9 +22,9 @@ from fnx_cuda import _cupy, doctor, frame, interop, nvrtc, transfer
 from fnx_cuda import device as devices
 from fnx_cuda.align import aligned
 from fnx_cuda.collectives import Ranks
+from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.lower import lower
 from fnx_cuda.memory import Buffer
-from fnx_cuda.products import PRODUCTS
 from fnx_cuda.program import Compiled, Program
 from fnx_cuda.usage import largest
 

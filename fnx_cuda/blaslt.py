@@ -21,7 +21,7 @@ from fnx.records import record
 from fnx.runtime.plan import MatmulStep, Matrices
 from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt_api import TYPES, Desc, Epilogue
-from fnx_cuda.products_problem import VECTOR
+from fnx_cuda.products_access import VECTOR
 
 WORKSPACE = 32 << 20
 """The bytes of workspace of a product: what NVIDIA advises for Hopper."""

@@ -15,6 +15,7 @@ from fnx.kernel.expr import Buffer
 from fnx.kernel.ir import Kernel, Sort
 from fnx.runtime.plan import (
     BranchStep,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -25,6 +26,7 @@ from fnx.runtime.plan import (
     Plan,
     Step,
 )
+from fnx_cuda.convolution import convolution_launches, convolution_work
 from fnx_cuda.emit import Source, kernel_source
 from fnx_cuda.instructions import (
     Body,
@@ -76,6 +78,9 @@ class _Lowering:
             case MatmulStep():
                 self.work = max(self.work, product_work(step))
                 return [Product(step, product_launches(step))]
+            case ConvolutionStep():
+                self.work = max(self.work, convolution_work(step))
+                return [*convolution_launches(step)]
             case CopyStep(out, source, nbytes):
                 return [Copy(out, source, nbytes)] if nbytes else []
             case HostStep():

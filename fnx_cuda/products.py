@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from fnx.runtime.plan import MatmulStep, Products, is_small
+from fnx.runtime.plan import MatmulStep, is_small
 from fnx_cuda.instructions import Launch
-from fnx_cuda.products_numbers import multiplies, numbers
+from fnx_cuda.products_access import Contraction
+from fnx_cuda.products_numbers import numbers
 from fnx_cuda.products_problem import Problem, problem
 from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
 from fnx_cuda.products_tile import TILES, Cut, tile_launches, work_bytes
@@ -64,10 +65,6 @@ def pays(stack: int, m: int, n: int, k: int) -> bool:
     return 1 not in (m, n) or stack * m * n * k >= LEAST_VECTOR_WORK
 
 
-PRODUCTS = Products(multiplies, pays)
-"""Which matrix products are steps on a GPU."""
-
-
 def product_launches(step: MatmulStep) -> tuple[Launch, ...]:
     """The launches that compute a step, over places of the role "work" if k is split.
 
@@ -81,9 +78,9 @@ def product_launches(step: MatmulStep) -> tuple[Launch, ...]:
         case "vectors":
             return vector_launches(_turned(given))
         case "tensor":
-            return tensor_launches(given, _cut(given))
+            return tensor_launches(given, best_cut(given))
         case "tiles":
-            return tile_launches(given, _cut(given))
+            return tile_launches(given, best_cut(given))
     return ()
 
 
@@ -94,7 +91,7 @@ def product_work(step: MatmulStep) -> int:
         case "vectors":
             splits = vector_splits(_turned(given))
         case "tensor" | "tiles":
-            splits = _cut(given).splits
+            splits = best_cut(given).splits
     return work_bytes(given, splits) if splits > 1 else 0
 
 
@@ -119,12 +116,12 @@ def _turned(given: Problem) -> Problem:
     return given.swapped if given.m < given.n else given
 
 
-def _cut(given: Problem) -> Cut:
+def best_cut(given: Contraction) -> Cut:
     """The tile and the splits that take least time."""
-    return min(_cuts(given), key=lambda cut: _time(given, cut))
+    return min(_cuts(given), key=lambda cut: cut_time(given, cut))
 
 
-def _cuts(given: Problem) -> Iterator[Cut]:
+def _cuts(given: Contraction) -> Iterator[Cut]:
     size = numbers(given.dtype, given.out_dtype).sum_size
     tiles = TENSOR_TILES.get(given.dtype) or TILES[size]
     for tile in tiles:
@@ -135,7 +132,7 @@ def _cuts(given: Problem) -> Iterator[Cut]:
             wanted *= 2
 
 
-def _time(given: Problem, cut: Cut) -> float:
+def cut_time(given: Contraction, cut: Cut) -> float:
     """About how many cycles a cut takes."""
     tile = cut.tile
     tiles = math.ceil(given.m / tile.rows) * math.ceil(given.n / tile.columns)

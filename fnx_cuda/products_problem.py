@@ -1,30 +1,24 @@
 """A stack of matrix products as kernels take it: operands by their strides.
 
-Receives a `MatmulStep`; gives a `Problem`, whose sides can be swapped, and its numbers
-as the parameter struct of a kernel: the text of the struct and the bytes that fill it.
-Sizes and strides are such numbers, so that products of many shapes share one text.
+Receives a `MatmulStep`; gives a `Problem`, whose sides can be swapped.
 Next on the walk: `products_numbers.py`.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from fnx.records import record
 from fnx.runtime.plan import MatmulStep, Matrices, Place
-
-DType = np.dtype[Any]
-Ints = tuple[int, ...]
-
-VECTOR = 16
-"""Bytes that a thread reads or writes at once at most; all memory of arrays is aligned
-to as many."""
+from fnx_cuda.products_access import (
+    VECTOR,
+    Access,
+    DType,
+    Ints,
+    Parameters,
+)
+from fnx_cuda.products_numbers import numbers
 
 
 @record
@@ -85,6 +79,10 @@ class Operand:
             width = math.gcd(width, number)
         return width
 
+    def row_width(self, size: int) -> int:
+        """Elements of a row that can be moved at once."""
+        return self.width(size) if self.by_rows else 1
+
 
 @record
 class Problem:
@@ -117,6 +115,34 @@ class Problem:
         """Whether 32 bits hold every index inside a matrix."""
         return max(self.out.reach, self.x.reach, self.y.reach) < 2**31
 
+    def access(self, parameters: Parameters) -> Access:
+        """How tiles are moved: along the rows or columns of matrices."""
+        kind = numbers(self.dtype, self.out_dtype)
+        parameters.short(x_leading=self.x.leading, y_leading=self.y.leading)
+        return Access(
+            self.x.width(kind.size),
+            self.y.width(kind.size),
+            self.x.by_rows,
+            not self.y.by_rows,
+            self.is_short,
+            _SOURCES,
+        )
+
+    def target(self, parameters: Parameters) -> str:
+        """Where results lie, by rows or by columns."""
+        return matrix_target(self.out, parameters)
+
+    @property
+    def out_width(self) -> int:
+        """Results of a row that lie side by side."""
+        return self.out.row_width(numbers(self.dtype, self.out_dtype).out_size)
+
+
+def matrix_target(out: Operand, parameters: Parameters) -> str:
+    """The text of `out_place` for a matrix, and its numbers."""
+    parameters.wide(row=out.row, column=out.column)
+    return _OUT
+
 
 def problem(step: MatmulStep) -> Problem:
     """The products of a step."""
@@ -136,94 +162,31 @@ def _operand(place: Place, matrices: Matrices, rows: int, columns: int) -> Opera
     return Operand(place, offset, strides, rows, columns, row, column)
 
 
-# ---------------------------------------------------------------- parameters
+# ---------------------------------------------------------------- text
 
-
-class Parameters:
-    """The parameter struct of a kernel: addresses, then numbers, each with its name.
-
-    Those of 64 bits come before those of 32, so that there are no gaps.
-    """
-
-    def __init__(self, *pointers: str) -> None:
-        self._pointers = pointers
-        self._wide: dict[str, int | Ints] = {}
-        self._short: dict[str, int | Ints] = {}
-
-    def wide(self, **numbers: int | Ints) -> None:
-        """Adds numbers of the type `long long`; tuples become arrays."""
-        self._wide.update(numbers)
-
-    def short(self, **numbers: int | Ints) -> None:
-        """Adds numbers of the type `int`; tuples become arrays."""
-        self._short.update(numbers)
-
-    @property
-    def text(self) -> str:
-        """The struct `P`."""
-        lines = [
-            *self._pointers,
-            *_declared("long long", self._wide),
-            *_declared("int", self._short),
-        ]
-        return "struct P {\n" + "".join(f"  {line};\n" for line in lines) + "};\n"
-
-    @property
-    def numbers(self) -> bytes:
-        """The bytes after the addresses, as many as the struct has in C."""
-        wide, short = _flat(self._wide), _flat(self._short)
-        packed = struct.pack(f"<{len(wide)}q{len(short)}i", *wide, *short)
-        return packed + b"\0" * (-len(packed) % 8)
-
-
-def _declared(type: str, numbers: Mapping[str, int | Ints]) -> list[str]:
-    return [
-        f"{type} {name}[{len(value)}]" if isinstance(value, tuple) else f"{type} {name}"
-        for name, value in numbers.items()
-    ]
-
-
-def _flat(numbers: Mapping[str, int | Ints]) -> list[int]:
-    rows = [v if isinstance(v, tuple) else (v,) for v in numbers.values()]
-    return [number for row in rows for number in row]
-
-
-def place_parameters(parameters: Parameters, problem: Problem) -> str:
-    """Adds what says where items lie; the text of the function `place`.
-
-    It gives the places of the matrices of an item: three numbers of elements.
-    """
-    out, x, y = problem.out, problem.x, problem.y
-    offsets = out.offset, x.offset, y.offset
-    if problem.stack == 1:
-        parameters.wide(offsets=offsets)
-        return _PLACE_OF_ONE
-    parameters.wide(
-        offsets=offsets,
-        out_strides=out.strides,
-        x_strides=x.strides,
-        y_strides=y.strides,
-    )
-    parameters.short(batch=problem.batch)
-    return _PLACE % len(problem.batch)
-
-
-_PLACE_OF_ONE = """
-__device__ __forceinline__ void place(const P& p, int item, long long at[3]) {
-  at[0] = p.offsets[0], at[1] = p.offsets[1], at[2] = p.offsets[2];
+_SOURCES = """
+// Lines of a matrix that lie along k, or across it.
+template <bool ALONG> struct Matrix {
+  const Element* from;
+  int lines, leading;
+  // Whether there is an element of a line, before the end of k; and where it is.
+  __device__ __forceinline__ bool find(int line, int depth, int end, Index& at) const {
+    at = ALONG ? (Index)line * leading + depth : (Index)depth * leading + line;
+    return line < lines && depth < end;
+  }
+};
+typedef Matrix<X_ALONG> XSource;
+typedef Matrix<Y_ALONG> YSource;
+__device__ __forceinline__ XSource x_source(const P& p, const Element* from) {
+  return {from, p.m, p.x_leading};
+}
+__device__ __forceinline__ YSource y_source(const P& p, const Element* from) {
+  return {from, p.n, p.y_leading};
 }
 """
 
-_PLACE = """
-__device__ __forceinline__ void place(const P& p, int item, long long at[3]) {
-  at[0] = p.offsets[0], at[1] = p.offsets[1], at[2] = p.offsets[2];
-#pragma unroll
-  for (int axis = %d - 1; axis >= 0; --axis) {
-    const int index = item %% p.batch[axis];
-    item /= p.batch[axis];
-    at[0] += index * p.out_strides[axis];
-    at[1] += index * p.x_strides[axis];
-    at[2] += index * p.y_strides[axis];
-  }
+_OUT = """
+__device__ __forceinline__ Index out_place(const P& p, int row, int column) {
+  return (Index)row * p.row + (Index)column * p.column;
 }
 """

@@ -1,9 +1,9 @@
 """Matrix products by tensor cores: 16-bit floats summed in float32, and float64.
 
-Receives a `Problem` of such a dtype, a tile and a number of splits; gives the launches.
-Tiles of 16-bit floats are copied to shared memory asynchronously, three of them in
-turn, in pieces of 16 bytes whose order changes from row to row, so that the reads of
-eight rows by a warp meet in no bank. Those of float64 go there as in
+Receives a `Contraction` of such a dtype, a tile and a number of splits; gives the
+launches. Tiles of 16-bit floats are copied to shared memory asynchronously, three of
+them in turn, in pieces of 16 bytes whose order changes from row to row, so that the
+reads of eight rows by a warp meet in no bank. Those of float64 go there as in
 `products_tile.py`. Next on the walk: `products_vector.py`.
 """
 
@@ -15,17 +15,9 @@ import numpy as np
 
 from fnx import dtypes
 from fnx_cuda.instructions import Launch
+from fnx_cuda.products_access import Contraction
 from fnx_cuda.products_numbers import numbers
-from fnx_cuda.products_problem import Problem
-from fnx_cuda.products_tile import (
-    PARTS,
-    Cut,
-    Tile,
-    constants_text,
-    cut_launches,
-    operand_widths,
-    together,
-)
+from fnx_cuda.products_tile import PARTS, Body, Cut, Tile, cut_launches
 
 SIXTEEN_TILES = (
     Tile(128, 128, 32, 2, 4, 450, 2),
@@ -50,56 +42,23 @@ They would round float32 to 10 bits.
 STAGES = 3
 
 
-def tensor_launches(problem: Problem, cut: Cut) -> tuple[Launch, ...]:
+def tensor_launches(given: Contraction, cut: Cut) -> tuple[Launch, ...]:
     """The product by tensor cores, and the sum of its splits."""
-    if problem.dtype == dtypes.float64:
-        return _double_launches(problem, cut)
-    tile, split = cut.tile, cut.splits > 1
-    kind = numbers(problem.dtype, problem.out_dtype)
-    x_width, y_width, out_width = widths = operand_widths(problem, tile, split)
+    kind, tile = numbers(given.dtype, given.out_dtype), cut.tile
     values = {
-        "ROWS": tile.rows,
-        "COLUMNS": tile.columns,
-        "DEPTH": tile.depth,
-        "THREADS": tile.threads,
-        "TOGETHER": together(tile, kind, widths),
-        "WARPS_ACROSS": tile.warps_across,
         "MY_ROWS": tile.rows // tile.warps_down,
         "MY_COLUMNS": tile.columns // tile.warps_across,
-        "STAGES": STAGES,
-        "X_WIDTH": x_width,
-        "Y_WIDTH": y_width,
-        "OUT_WIDTH": min(out_width, 2),
     }
-    constants = constants_text(values, problem, split)
-    name = "f16" if problem.dtype == dtypes.float16 else "bf16"
-    body = MULTIPLY % {"kind": name} + TILES + _TENSOR
-    return cut_launches(problem, cut, kind.text, constants, body, "fnx_tensor")
-
-
-def _double_launches(problem: Problem, cut: Cut) -> tuple[Launch, ...]:
-    tile, split = cut.tile, cut.splits > 1
-    kind = numbers(problem.dtype, problem.out_dtype)
-    x_width, y_width, out_width = widths = operand_widths(problem, tile, split)
-    values = {
-        "ROWS": tile.rows,
-        "COLUMNS": tile.columns,
-        "DEPTH": tile.depth,
-        "THREADS": tile.threads,
-        "TOGETHER": together(tile, kind, widths),
-        "WARPS_ACROSS": tile.warps_across,
-        "MY_ROWS": tile.rows // tile.warps_down,
-        "MY_COLUMNS": tile.columns // tile.warps_across,
-        "VECTOR": 2,
+    if given.dtype == dtypes.float64:
         # Four lines of a tile begin in different banks.
-        "PAD": 4,
-        "X_WIDTH": x_width,
-        "Y_WIDTH": y_width,
-        "OUT_WIDTH": out_width,
-    }
-    constants = constants_text(values, problem, split)
-    body = PARTS + _DOUBLE
-    return cut_launches(problem, cut, kind.text, constants, body, "fnx_tensor_double")
+        values |= {"VECTOR": 2, "PAD": 4}
+        body = Body(PARTS + _DOUBLE, "fnx_tensor_double", values, 2)
+    else:
+        values |= {"STAGES": STAGES}
+        name = "f16" if given.dtype == dtypes.float16 else "bf16"
+        text = MULTIPLY % {"kind": name} + TILES + _TENSOR
+        body = Body(text, "fnx_tensor", values, 2)
+    return cut_launches(given, cut, kind, body)
 
 
 # ---------------------------------------------------------------- text
@@ -185,7 +144,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&r)[4],
 
 // A tile of EXTENT rows (of x, or columns of y) by DEPTH, as it lies in memory: lines
 // along k, or along the rows. The pieces of 8 elements of a line are exchanged.
-template <int EXTENT, int WIDTH, bool ALONG> struct Part {
+template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
   static constexpr int LINE = ALONG ? DEPTH : EXTENT;
   static constexpr int COUNT = EXTENT * DEPTH / WIDTH / THREADS;
   static constexpr int SIZE = EXTENT * DEPTH;
@@ -195,19 +154,17 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
     return line * LINE + ((element / 8 ^ turn) * 8 + element % 8);
   }
   __device__ __forceinline__ static void read(
-      unsigned short* tile, const Element* from, int first, int rows, int k, int end,
-      int leading) {
+      unsigned short* tile, const Source& source, int first, int k, int end) {
 #pragma unroll
     for (int part = 0; part < COUNT; ++part) {
       const int number = threadIdx.x + part * THREADS;
       const int line = number / (LINE / WIDTH);
       const int element = number % (LINE / WIDTH) * WIDTH;
-      const int row = first + (ALONG ? line : element);
-      const int depth = k + (ALONG ? element : line);
-      const bool exists = row < rows && depth < end;
-      const Index at = ALONG ? (Index)row * leading + depth
-                             : (Index)depth * leading + row;
-      copy<2 * WIDTH>(tile + inside(line, element), exists ? from + at : from, exists);
+      Index at;
+      const bool exists = source.find(first + (ALONG ? line : element),
+                                      k + (ALONG ? element : line), end, at);
+      copy<2 * WIDTH>(tile + inside(line, element),
+                      exists ? source.from + at : source.from, exists);
     }
   }
   // 16 rows by 16 elements of k: r[0] and r[1] hold k of 0 to 7 of the upper and the
@@ -226,8 +183,8 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
 _TENSOR = """
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
 fnx_tensor(const __grid_constant__ P p) {
-  typedef Part<ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<COLUMNS, Y_WIDTH, Y_ALONG> YPart;
+  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
+  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
   __shared__ __align__(128) unsigned short x_tiles[STAGES][XPart::SIZE];
   __shared__ __align__(128) unsigned short y_tiles[STAGES][YPart::SIZE];
 
@@ -235,8 +192,8 @@ fnx_tensor(const __grid_constant__ P p) {
   const int start = block.split * p.span, end = min(p.k, start + p.span);
   long long at[3];
   place(p, block.item, at);
-  const Element* x = p.x + at[1];
-  const Element* y = p.y + at[2];
+  const XSource x = x_source(p, p.x + at[1]);
+  const YSource y = y_source(p, p.y + at[2]);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int my_row = warp / WARPS_ACROSS * MY_ROWS;
   const int my_column = warp % WARPS_ACROSS * MY_COLUMNS;
@@ -252,8 +209,8 @@ fnx_tensor(const __grid_constant__ P p) {
 #pragma unroll
   for (int stage = 0; stage < STAGES - 1; ++stage) {
     const int k = start + stage * DEPTH;
-    XPart::read(x_tiles[stage], x, block.row, p.m, k, end, p.x_leading);
-    YPart::read(y_tiles[stage], y, block.column, p.n, k, end, p.y_leading);
+    XPart::read(x_tiles[stage], x, block.row, k, end);
+    YPart::read(y_tiles[stage], y, block.column, k, end);
     end_of_copies();
   }
   int now = 0, next = STAGES - 1;
@@ -262,8 +219,8 @@ fnx_tensor(const __grid_constant__ P p) {
     __syncthreads();
     const int ahead = k + (STAGES - 1) * DEPTH;
     if (ahead < end) {
-      XPart::read(x_tiles[next], x, block.row, p.m, ahead, end, p.x_leading);
-      YPart::read(y_tiles[next], y, block.column, p.n, ahead, end, p.y_leading);
+      XPart::read(x_tiles[next], x, block.row, ahead, end);
+      YPart::read(y_tiles[next], y, block.column, ahead, end);
     }
     end_of_copies();
 #pragma unroll
@@ -305,7 +262,7 @@ fnx_tensor(const __grid_constant__ P p) {
         for (int part = 0; part < OUT_WIDTH; ++part)
           pair.each[part] = written(sums[i][j][each + part]);
         if (row < p.m && column < p.n)
-          *(Pair*)(out + (Index)row * p.out_leading + column) = pair;
+          *(Pair*)(out + out_place(p, row, column)) = pair;
       }
 }
 """
@@ -323,8 +280,8 @@ __device__ __forceinline__ void multiply(double (&d)[2], double a, double b) {
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
 fnx_tensor_double(const __grid_constant__ P p) {
-  typedef Part<ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<COLUMNS, Y_WIDTH, Y_ALONG> YPart;
+  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
+  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
   __shared__ __align__(16) double x_tiles[2][DEPTH][XPart::PITCH];
   __shared__ __align__(16) double y_tiles[2][DEPTH][YPart::PITCH];
 
@@ -332,8 +289,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
   const int start = block.split * p.span, end = min(p.k, start + p.span);
   long long at[3];
   place(p, block.item, at);
-  const Element* x = p.x + at[1];
-  const Element* y = p.y + at[2];
+  const XSource x = x_source(p, p.x + at[1]);
+  const YSource y = y_source(p, p.y + at[2]);
   // A lane holds element (g, t) of a, (t, g) of b, and (g, 2 t) and (g, 2 t + 1) of d.
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int g = lane / 4, t = lane % 4;
@@ -348,8 +305,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
 
   XPart x_part;
   YPart y_part;
-  x_part.read(x, block.row, p.m, start, end, p.x_leading);
-  y_part.read(y, block.column, p.n, start, end, p.y_leading);
+  x_part.read(x, block.row, start, end);
+  y_part.read(y, block.column, start, end);
   x_part.keep(x_tiles[0]);
   y_part.keep(y_tiles[0]);
   __syncthreads();
@@ -357,8 +314,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
   for (int k = start; k < end; k += DEPTH) {
     const bool more = k + DEPTH < end;
     if (more) {
-      x_part.read(x, block.row, p.m, k + DEPTH, end, p.x_leading);
-      y_part.read(y, block.column, p.n, k + DEPTH, end, p.y_leading);
+      x_part.read(x, block.row, k + DEPTH, end);
+      y_part.read(y, block.column, k + DEPTH, end);
     }
 #pragma unroll
     for (int depth = 0; depth < DEPTH; depth += 4) {
@@ -397,7 +354,7 @@ fnx_tensor_double(const __grid_constant__ P p) {
         for (int part = 0; part < OUT_WIDTH; ++part)
           pair.each[part] = written(sums[i][j][each + part]);
         if (row < p.m && column < p.n)
-          *(Pair*)(out + (Index)row * p.out_leading + column) = pair;
+          *(Pair*)(out + out_place(p, row, column)) = pair;
       }
 }
 """

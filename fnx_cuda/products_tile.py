@@ -1,7 +1,7 @@
 """Matrix products of tiles: a block of threads computes a tile of the output.
 
-Receives a `Problem`, a tile and a number of splits of k; gives the kernel's text and
-the launch. Tiles of the operands go through shared memory, twice: while one is
+Receives a `Contraction`, a tile and a number of splits of k; gives the kernel's text
+and the launch. Tiles of the operands go through shared memory, twice: while one is
 multiplied the next one is read. Each thread keeps a block of sums in registers. With
 splits, each block sums a part of k into memory of its own, and `split_sum` adds the
 parts up in order. Next on the walk: `products_tensor.py`.
@@ -9,19 +9,18 @@ parts up in order. Next on the walk: `products_tensor.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fnx.records import record
 from fnx.runtime.plan import Place
 from fnx_cuda.instructions import Launch
-from fnx_cuda.products_numbers import Numbers, numbers
-from fnx_cuda.products_problem import (
+from fnx_cuda.products_access import (
     VECTOR,
-    Operand,
+    Access,
+    Contraction,
     Parameters,
-    Problem,
     place_parameters,
 )
+from fnx_cuda.products_numbers import Numbers, numbers
+from fnx_cuda.products_problem import Operand, matrix_target
 
 LANES = (4, 8)
 """The rows and columns of threads of a warp."""
@@ -75,81 +74,108 @@ def whole(tile: Tile, k: int) -> Cut:
     return Cut(tile, 1, k)
 
 
-def tile_launches(problem: Problem, cut: Cut) -> tuple[Launch, ...]:
+def tile_launches(given: Contraction, cut: Cut) -> tuple[Launch, ...]:
     """The product by tiles, and the sum of its splits."""
-    tile, kind = cut.tile, numbers(problem.dtype, problem.out_dtype)
-    split = cut.splits > 1
-    constants = _constants(problem, tile, kind, split)
-    return cut_launches(problem, cut, kind.text, constants, PARTS + _TILE, "fnx_tiles")
+    kind = numbers(given.dtype, given.out_dtype)
+    vector = VECTOR // kind.sum_size
+    down, across = LANES
+    tile = cut.tile
+    values = {
+        "LANES_ACROSS": across,
+        "LANES_DOWN": down,
+        "MY_ROWS": tile.rows // tile.warps_down // down,
+        "MY_COLUMNS": tile.columns // tile.warps_across // across,
+        "VECTOR": vector,
+        "PAD": vector,
+    }
+    body = Body(PARTS + _TILE, "fnx_tiles", values, vector)
+    return cut_launches(given, cut, kind, body)
+
+
+@record
+class Body:
+    """A kernel of tiles: its text and name, constants, and the widest writes."""
+
+    text: str
+    name: str
+    values: dict[str, int]
+    out_width: int
 
 
 def cut_launches(
-    problem: Problem, cut: Cut, types: str, constants: str, body: str, name: str
+    given: Contraction, cut: Cut, kind: Numbers, body: Body
 ) -> tuple[Launch, ...]:
     """The launch of a kernel whose blocks are tiles, then that of the sum of splits."""
-    tile = cut.tile
-    down, across = -(-problem.m // tile.rows), -(-problem.n // tile.columns)
-    split = cut.splits > 1
+    tile, split = cut.tile, cut.splits > 1
+    down, across = -(-given.m // tile.rows), -(-given.n // tile.columns)
     parameters = Parameters(
         "const Element* x", "const Element* y", f"{'Sum' if split else 'Result'}* out"
     )
-    parts = part_of(problem) if split else problem
-    place = place_parameters(parameters, parts)
-    parameters.wide(out_split=problem.stack * problem.m * problem.n)
-    parameters.short(x_leading=problem.x.leading, y_leading=problem.y.leading)
-    parameters.short(out_leading=parts.out.row)
-    parameters.short(m=problem.m, n=problem.n, k=problem.k, span=cut.span)
-    parameters.short(down=down, across=across, stack=problem.stack)
+    own = part(given)
+    out = own if split else given.out
+    place = place_parameters(parameters, given.batch, out, given.x, given.y)
+    parameters.wide(out_split=given.stack * given.m * given.n)
+    access = given.access(parameters)
+    if split:
+        width, target = own.row_width(kind.sum_size), matrix_target(own, parameters)
+    else:
+        width, target = given.out_width, given.target(parameters)
+    parameters.short(m=given.m, n=given.n, k=given.k, span=cut.span)
+    parameters.short(down=down, across=across, stack=given.stack)
+    constants = _constants(tile, kind, access, min(width, body.out_width), body)
+    types = types_text(access.is_short, split)
+    text = kind.text + parameters.text + place + constants + types + BLOCK
     launch = Launch(
-        text=types + parameters.text + place + constants + body,
-        function=name,
-        grid=(down * across * problem.stack * cut.splits, 1, 1),
+        text=text + access.text + target + body.text,
+        function=body.name,
+        grid=(down * across * given.stack * cut.splits, 1, 1),
         block=tile.threads,
         shared=0,
-        pointers=(problem.x.place, problem.y.place, parts.out.place),
+        pointers=(given.x.place, given.y.place, out.place),
         numbers=parameters.numbers,
     )
-    if not split:
-        return (launch,)
-    return launch, split_sum(problem, cut.splits)
+    return (launch, split_sum(given, cut.splits)) if split else (launch,)
 
 
-def work_bytes(problem: Problem, splits: int) -> int:
+def work_bytes(given: Contraction, splits: int) -> int:
     """The bytes of the parts of a split product."""
-    kind = numbers(problem.dtype, problem.out_dtype)
-    return splits * problem.stack * problem.m * problem.n * kind.sum_size
+    kind = numbers(given.dtype, given.out_dtype)
+    return splits * given.stack * given.m * given.n * kind.sum_size
 
 
-def part_of(problem: Problem) -> Problem:
-    """A problem with its output in the work memory: dense, one split of it."""
-    strides, step = [], problem.m * problem.n
-    for size in reversed(problem.batch):
+def part(given: Contraction) -> Operand:
+    """The output of one split in the work memory: dense."""
+    strides, step = [], given.m * given.n
+    for size in reversed(given.batch):
         strides.append(step)
         step *= size
-    place, rows, columns = Place("work", 0), problem.m, problem.n
-    out = Operand(place, 0, tuple(reversed(strides)), rows, columns, columns, 1)
-    return replace(problem, out=out)
+    place, rows, columns = Place("work", 0), given.m, given.n
+    return Operand(place, 0, tuple(reversed(strides)), rows, columns, columns, 1)
 
 
-def split_sum(problem: Problem, splits: int) -> Launch:
+def split_sum(given: Contraction, splits: int) -> Launch:
     """Adds up the parts that lie dense in the work memory, one thread an element."""
-    kind = numbers(problem.dtype, problem.out_dtype)
+    kind = numbers(given.dtype, given.out_dtype)
     parameters = Parameters("const Sum* parts", "Result* out")
-    place = place_parameters(parameters, problem)
-    total = problem.stack * problem.m * problem.n
-    parameters.wide(row=problem.out.row, column=problem.out.column)
+    place = place_parameters(parameters, given.batch, given.out, given.x, given.y)
+    target = given.target(parameters)
+    total = given.stack * given.m * given.n
     parameters.wide(total=total)
-    parameters.short(m=problem.m, n=problem.n, splits=splits)
+    parameters.short(m=given.m, n=given.n, splits=splits)
     return Launch(
-        text=kind.text + parameters.text + place + _SPLIT_SUM,
+        text=kind.text + parameters.text + place + _INDEX + target + _SPLIT_SUM,
         function="fnx_split_sum",
         grid=(-(-total // 256), 1, 1),
         block=256,
         shared=0,
-        pointers=(Place("work", 0), problem.out.place),
+        pointers=(Place("work", 0), given.out.place),
         numbers=parameters.numbers,
     )
 
+
+_INDEX = """
+typedef long long Index;
+"""
 
 _SPLIT_SUM = """
 extern "C" __global__ void __launch_bounds__(256)
@@ -162,7 +188,7 @@ fnx_split_sum(const __grid_constant__ P p) {
   const int row = (int)(number / p.n % p.m), column = (int)(number % p.n);
   long long at[3];
   place(p, (int)(number / p.n / p.m), at);
-  p.out[at[0] + row * p.row + column * p.column] = narrowed(sum);
+  p.out[at[0] + out_place(p, row, column)] = narrowed(sum);
 }
 """
 
@@ -170,68 +196,44 @@ fnx_split_sum(const __grid_constant__ P p) {
 # ---------------------------------------------------------------- text
 
 
-def operand_widths(problem: Problem, tile: Tile, split: bool) -> tuple[int, int, int]:
-    """The elements of x, y and out that a thread moves at once.
-
-    No more than give each thread of the block something to move.
-    """
-    kind = numbers(problem.dtype, problem.out_dtype)
-    out = part_of(problem).out if split else problem.out
-    x_width, y_width = problem.x.width(kind.size), problem.y.width(kind.size)
-    # Tiles are written row by row, those of a single column, too.
-    out_width = (
-        out.width(kind.sum_size if split else kind.out_size) if out.by_rows else 1
-    )
-    x_most = tile.rows * tile.depth // tile.threads
-    y_most = tile.columns * tile.depth // tile.threads
-    return min(x_width, x_most), min(y_width, y_most), out_width
-
-
-def together(tile: Tile, kind: Numbers, widths: tuple[int, int, int]) -> int:
+def together(tile: Tile, kind: Numbers, widths: tuple[int, int]) -> int:
     """How many blocks the registers of a multiprocessor are to hold.
 
     Moves of few bytes are many, and the address of each takes registers.
     """
-    narrow = min(widths[:2]) * kind.size < VECTOR
+    narrow = min(widths) * kind.size < VECTOR
     return max(tile.together // 2, 1) if narrow else tile.together
 
 
-def _constants(problem: Problem, tile: Tile, kind: Numbers, split: bool) -> str:
-    x_width, y_width, out_width = widths = operand_widths(problem, tile, split)
-    vector = VECTOR // kind.sum_size
-    down, across = LANES
+def _constants(
+    tile: Tile, kind: Numbers, access: Access, out_width: int, body: Body
+) -> str:
+    """Sizes and layouts as constants."""
+    # No more than give each thread of the block something to move.
+    x_width = min(access.x_width, tile.rows * tile.depth // tile.threads)
+    y_width = min(access.y_width, tile.columns * tile.depth // tile.threads)
     values = {
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
         "DEPTH": tile.depth,
         "THREADS": tile.threads,
-        "TOGETHER": together(tile, kind, widths),
+        "TOGETHER": together(tile, kind, (x_width, y_width)),
         "WARPS_ACROSS": tile.warps_across,
-        "LANES_ACROSS": across,
-        "LANES_DOWN": down,
-        "MY_ROWS": tile.rows // tile.warps_down // down,
-        "MY_COLUMNS": tile.columns // tile.warps_across // across,
-        "VECTOR": vector,
-        "PAD": vector,
+        **body.values,
         "X_WIDTH": x_width,
         "Y_WIDTH": y_width,
-        "OUT_WIDTH": min(out_width, vector),
+        "OUT_WIDTH": out_width,
     }
-    return constants_text(values, problem, split)
-
-
-def constants_text(values: dict[str, int], problem: Problem, split: bool) -> str:
-    """Sizes and layouts as constants, and the types of what is written and indices."""
     rows = [f"constexpr int {name} = {value};" for name, value in values.items()]
     # Whether the elements of an operand lie along k.
-    for name, along in (("X", problem.x.by_rows), ("Y", not problem.y.by_rows)):
+    for name, along in (("X", access.x_along), ("Y", access.y_along)):
         rows.append(f"constexpr bool {name}_ALONG = {str(along).lower()};")
-    return "\n".join(rows) + types_text(problem, split) + BLOCK
+    return "\n".join(rows)
 
 
-def types_text(problem: Problem, split: bool) -> str:
+def types_text(is_short: bool, split: bool) -> str:
     """The types of indices inside a matrix and of what is written: sums, if split."""
-    index = "int" if problem.is_short else "long long"
+    index = "int" if is_short else "long long"
     written, rounded = ("Sum", "c") if split else ("Result", "narrowed(c)")
     return f"""
 typedef {index} Index;
@@ -258,7 +260,7 @@ __device__ __forceinline__ Block block_of(const P& p) {
 
 PARTS = """
 // What a thread reads of a tile of EXTENT rows (of x, or columns of y) by DEPTH.
-template <int EXTENT, int WIDTH, bool ALONG> struct Part {
+template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
   static constexpr int COUNT = EXTENT * DEPTH / WIDTH / THREADS;
   static constexpr int PITCH = EXTENT + PAD;
   static constexpr int STORED = ALONG ? 1 : WIDTH < VECTOR ? WIDTH : VECTOR;
@@ -274,14 +276,13 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
     return ALONG ? number % (DEPTH / WIDTH) * WIDTH : number / (EXTENT / WIDTH);
   }
   __device__ __forceinline__ void read(
-      const Element* from, int first, int rows, int k, int end, int leading) {
+      const Source& source, int first, int k, int end) {
 #pragma unroll
     for (int part = 0; part < COUNT; ++part) {
-      const int row = first + row_of(part), depth = k + depth_of(part);
-      const Index at = ALONG ? (Index)row * leading + depth
-                             : (Index)depth * leading + row;
+      Index at;
       Read found = {};
-      if (row < rows && depth < end) found = *(const Read*)(from + at);
+      if (source.find(first + row_of(part), k + depth_of(part), end, at))
+        found = *(const Read*)(source.from + at);
       parts[part] = found;
     }
   }
@@ -310,8 +311,8 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
 _TILE = """
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
 fnx_tiles(const __grid_constant__ P p) {
-  typedef Part<ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<COLUMNS, Y_WIDTH, Y_ALONG> YPart;
+  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
+  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
   typedef Vector<Sum, VECTOR> Sums;
   __shared__ __align__(16) Sum x_tiles[2][DEPTH][XPart::PITCH];
   __shared__ __align__(16) Sum y_tiles[2][DEPTH][YPart::PITCH];
@@ -320,8 +321,8 @@ fnx_tiles(const __grid_constant__ P p) {
   const int start = block.split * p.span, end = min(p.k, start + p.span);
   long long at[3];
   place(p, block.item, at);
-  const Element* x = p.x + at[1];
-  const Element* y = p.y + at[2];
+  const XSource x = x_source(p, p.x + at[1]);
+  const YSource y = y_source(p, p.y + at[2]);
 
   // A thread's rows and columns are vectors, far from each other, so that those of the
   // threads of a warp lie side by side in shared memory.
@@ -339,8 +340,8 @@ fnx_tiles(const __grid_constant__ P p) {
 
   XPart x_part;
   YPart y_part;
-  x_part.read(x, block.row, p.m, start, end, p.x_leading);
-  y_part.read(y, block.column, p.n, start, end, p.y_leading);
+  x_part.read(x, block.row, start, end);
+  y_part.read(y, block.column, start, end);
   x_part.keep(x_tiles[0]);
   y_part.keep(y_tiles[0]);
   __syncthreads();
@@ -348,8 +349,8 @@ fnx_tiles(const __grid_constant__ P p) {
   for (int k = start; k < end; k += DEPTH) {
     const bool more = k + DEPTH < end;
     if (more) {
-      x_part.read(x, block.row, p.m, k + DEPTH, end, p.x_leading);
-      y_part.read(y, block.column, p.n, k + DEPTH, end, p.y_leading);
+      x_part.read(x, block.row, k + DEPTH, end);
+      y_part.read(y, block.column, k + DEPTH, end);
     }
 // Two at a time: more steps ask for more registers than there are.
 #pragma unroll 2
@@ -390,8 +391,7 @@ fnx_tiles(const __grid_constant__ P p) {
       for (int each = 0; each < OUT_WIDTH; ++each)
         vector.each[each] = written(sums[i][j + each]);
       if (row < p.m && column < p.n)
-        *(Vector<Written, OUT_WIDTH>*)(out + (Index)row * p.out_leading + column) =
-            vector;
+        *(Vector<Written, OUT_WIDTH>*)(out + out_place(p, row, column)) = vector;
     }
   }
 }

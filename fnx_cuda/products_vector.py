@@ -8,15 +8,13 @@ Next on the walk: `blaslt_api.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fnx_cuda.instructions import Launch
+from fnx_cuda.products_access import Ints, Parameters, place_parameters
 from fnx_cuda.products_numbers import Numbers, numbers
-from fnx_cuda.products_problem import (
-    Ints,
-    Parameters,
-    Problem,
-    place_parameters,
-)
-from fnx_cuda.products_tile import part_of, split_sum, types_text
+from fnx_cuda.products_problem import Problem
+from fnx_cuda.products_tile import part, split_sum, types_text
 
 MOST_COLUMNS = 8
 """Columns of y that are few."""
@@ -111,13 +109,13 @@ def _launches(
 ) -> tuple[Launch, ...]:
     splits = vector_splits(problem)
     split = splits > 1
-    parts = part_of(problem) if split else problem
+    parts = replace(problem, out=part(problem)) if split else problem
     # Parts begin where vectors do.
     span = -(-problem.k // splits // 64) * 64
     parameters = Parameters(
         "const Element* x", "const Element* y", f"{'Sum' if split else 'Result'}* out"
     )
-    place = place_parameters(parameters, parts)
+    place = place_parameters(parameters, parts.batch, parts.out, parts.x, parts.y)
     parameters.wide(out_split=problem.stack * problem.m * problem.n)
     _add_strides(parameters, parts)
     parameters.short(m=problem.m, k=problem.k, span=span)
@@ -128,7 +126,7 @@ def _launches(
         + parameters.text
         + place
         + "".join(rows)
-        + types_text(problem, split)
+        + types_text(problem.is_short, split)
         + body,
         function=name,
         grid=(blocks * problem.stack * splits, 1, 1),
@@ -153,7 +151,9 @@ def element_launches(problem: Problem) -> tuple[Launch, ...]:
     """A product by a thread for each element of the output."""
     kind = numbers(problem.dtype, problem.out_dtype)
     parameters = Parameters("const Element* x", "const Element* y", "Result* out")
-    place = place_parameters(parameters, problem)
+    place = place_parameters(
+        parameters, problem.batch, problem.out, problem.x, problem.y
+    )
     total = problem.stack * problem.m * problem.n
     _add_strides(parameters, problem)
     parameters.wide(total=total)
@@ -163,7 +163,7 @@ def element_launches(problem: Problem) -> tuple[Launch, ...]:
             text=kind.text
             + parameters.text
             + place
-            + types_text(problem, False)
+            + types_text(problem.is_short, False)
             + _ELEMENTS,
             function="fnx_elements",
             grid=(-(-total // _THREADS), 1, 1),

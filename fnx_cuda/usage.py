@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fnx.records import record
 from fnx.runtime.plan import (
     BranchStep,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -71,6 +72,10 @@ def _values(step: Step) -> Iterator[tuple[int, str]]:
             one = max(p.m * p.k, p.k * p.n) * dtype.itemsize
             name = f"product {p.stack}×{p.m}×{p.n}×{p.k}"
             yield p.stack * max(one, p.m * p.n * out_dtype.itemsize), name
+        case ConvolutionStep(dtype, convolved=c, out_dtype=out_dtype):
+            made = c.groups * c.batch * c.places * c.outs * out_dtype.itemsize
+            name = f"convolution {c.groups}×{c.batch * c.places}×{c.outs}×{c.summed}"
+            yield max(made, c.read * dtype.itemsize), name
         case CopyStep(nbytes=nbytes):
             yield nbytes, "copy"
         case ForeignStep(host=host):

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from fnx import dtypes
 from fnx.compiler.step import (
     BranchStep,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -83,6 +84,11 @@ def step_cost(step: Step) -> Cost:
             written = product.stack * product.m * product.n
             nbytes = _read(product) * dtype.itemsize + written * out_dtype.itemsize
             return Cost(each * product.work, nbytes=nbytes)
+        case ConvolutionStep(dtype, convolved=c, out_dtype=out_dtype):
+            made = c.groups * c.batch * c.places * c.outs
+            nbytes = c.read * dtype.itemsize + made * out_dtype.itemsize
+            each = 8 if dtype.kind == "c" else 2
+            return Cost(each * c.work, nbytes=nbytes)
         case CopyStep(nbytes=nbytes):
             return Cost(nbytes=2 * nbytes)
         case HostStep(input_types=inputs, output_types=outputs):

@@ -584,4 +584,7 @@ def _is_fusible(eqn: Eqn, products: Products) -> bool:
         dtype, out_dtype, extents = product
         if products.has(dtype, out_dtype) and products.pays(*extents):
             return False
+    convolution = products.convolution(eqn)
+    if convolution is not None and products.convolves is not None:
+        return not products.convolves(*convolution)
     return eqn.primitive.fusible(types, eqn.params)

@@ -6,55 +6,73 @@ sees as a whole. Next on the walk: `fuse.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from fnx.compiler.multiply import BLAS, Products
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.errors import Source
 
 
-def inline(program: Program, kept: Callable[[Eqn], bool] | None = None) -> Program:
+def inline(
+    program: Program,
+    products: Products = BLAS,
+    kept: Callable[[Eqn], bool] | None = None,
+) -> Program:
     """The program with every held program that may be inlined written out.
 
-    Equations that are `kept` stay as they are.
+    Equations that are `kept` stay as they are, and so do the convolutions that a
+    backend computes as such.
     """
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
-    outputs = _expand(program, env, eqns, None, kept)
+    outputs = _Inliner(products, kept).expand(program, env, eqns, None)
     return Program(program.inputs, tuple(eqns), outputs)
 
 
-def _expand(
-    program: Program,
-    env: dict[Var, Atom],
-    eqns: list[Eqn],
-    holder: Source | None,
-    kept: Callable[[Eqn], bool] | None,
-) -> tuple[Atom, ...]:
-    """Appends a program's equations with fresh variables; gives its outputs.
+class _Inliner:
+    """What stays as it is while programs are written out."""
 
-    `holder` is the line of the equation that stood for the program.
-    """
-    for eqn in program.eqns:
-        source = _located(eqn.source, holder)
-        inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
-        stays = kept is not None and kept(eqn)
-        body = None if stays else eqn.primitive.body(**eqn.params)
-        if body is None:
-            parts = eqn.primitive.hoisted(eqn)
-            if parts is not None:
-                # What a loop computes anew in every round is computed before it.
-                held = Program((), tuple(parts), eqn.outputs)
-                found = _expand(held, env, eqns, holder, kept)
+    def __init__(self, products: Products, kept: Callable[[Eqn], bool] | None) -> None:
+        self.products = products
+        self.kept = kept
+
+    def expand(
+        self,
+        program: Program,
+        env: dict[Var, Atom],
+        eqns: list[Eqn],
+        holder: Source | None,
+    ) -> tuple[Atom, ...]:
+        """Appends a program's equations with fresh variables; gives its outputs.
+
+        `holder` is the line of the equation that stood for the program.
+        """
+        for eqn in program.eqns:
+            source = _located(eqn.source, holder)
+            inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
+            stays = self.kept is not None and self.kept(eqn)
+            body = None if stays else eqn.primitive.body(**eqn.params)
+            if body is None:
+                parts = self._parts(eqn)
+                if parts is not None:
+                    # What a loop computes anew in every round is computed before it.
+                    held = Program((), tuple(parts), eqn.outputs)
+                    found = self.expand(held, env, eqns, holder)
+                    env.update(zip(eqn.outputs, found, strict=True))
+                    continue
+                outputs = tuple([Var(var.type) for var in eqn.outputs])
+                eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, source))
+                env.update(zip(eqn.outputs, outputs, strict=True))
+            else:
+                inner = dict(zip(body.inputs, inputs, strict=True))
+                found = self.expand(body, inner, eqns, source)
                 env.update(zip(eqn.outputs, found, strict=True))
-                continue
-            outputs = tuple([Var(var.type) for var in eqn.outputs])
-            eqns.append(Eqn(eqn.primitive, inputs, outputs, eqn.params, source))
-            env.update(zip(eqn.outputs, outputs, strict=True))
-        else:
-            inner = dict(zip(body.inputs, inputs, strict=True))
-            found = _expand(body, inner, eqns, source, kept)
-            env.update(zip(eqn.outputs, found, strict=True))
-    return tuple([_refer(env, atom) for atom in program.outputs])
+        return tuple([_refer(env, atom) for atom in program.outputs])
+
+    def _parts(self, eqn: Eqn) -> Sequence[Eqn] | None:
+        """Equations in the place of one, unless the backend computes it as it is."""
+        whole = self.products.convolution(eqn) is not None
+        return None if whole else eqn.primitive.hoisted(eqn)
 
 
 def _located(source: Source | None, holder: Source | None) -> Source | None:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.layout import Convolved
+from fnx.core.program import Eqn
 from fnx.records import record
 
 DType = np.dtype[Any]
@@ -27,11 +29,21 @@ class Products:
 
     `has(dtype, out_dtype)` says whether there are some of operands of a dtype with
     results of another one, `pays(stack, m, n, k)` whether they are worth a step where
-    a fold in a kernel serves, too.
+    a fold in a kernel serves, too. `convolves(dtype, out_dtype, convolved)` says which
+    convolutions are steps; the others are folds. Where it is `None`, convolutions are
+    made of matrix products.
     """
 
     has: Callable[[DType, DType], bool]
     pays: Callable[[int, int, int, int], bool]
+    convolves: Callable[[DType, DType, Convolved], bool] | None = None
+
+    def convolution(self, eqn: Eqn) -> tuple[DType, DType, Convolved] | None:
+        """The convolution that an equation is, where the backend is asked about it."""
+        if self.convolves is None:
+            return None
+        types = [atom.type for atom in eqn.inputs]
+        return eqn.primitive.convolved(types, eqn.params)
 
 
 def is_small(stack: int, m: int, n: int, k: int) -> bool:

@@ -44,7 +44,7 @@ def _planned(
     products: Products,
     carry: tuple[int, int] | None,
 ) -> Plan:
-    flat = checked(inline(program), "inline", program, weak=False)
+    flat = checked(inline(program, products), "inline", program, weak=False)
     clean = checked(simplify(flat), "simplify", flat, weak=False)
     _show(2, "program", clean)
 

@@ -32,6 +32,7 @@ from fnx.compiler.places import (
 from fnx.compiler.reading import function_values
 from fnx.compiler.step import (
     BranchStep,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -42,7 +43,7 @@ from fnx.compiler.step import (
     Step,
 )
 from fnx.core.foreign import Foreign, Launch
-from fnx.core.layout import Layout, Product
+from fnx.core.layout import Convolved, Layout, Product
 from fnx.core.program import Atom, Eqn, Literal, Program, Var
 from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
@@ -331,6 +332,25 @@ class PlanBuilder:
             return MatmulStep(x.dtype, *ends, product, out.dtype, tf32)
 
         self.add_draft(Draft((base_of(x), base_of(y)), (out,), make))
+
+    def convolution(self) -> Convolved | None:
+        """What the backend computes of the current equation as it is, if anything."""
+        if self._eqn is None:
+            raise errors.InternalError("plan.convolution() outside of a steps rule")
+        found = self.fused.products.convolution(self._eqn)
+        return None if found is None else found[2]
+
+    def convolve(
+        self, x: Value, kernel: Value, convolved: Convolved, tf32: bool
+    ) -> None:
+        """A convolution, of operands that may be rounded if `tf32`."""
+        (out,) = self.outputs
+
+        def make(place: Callable[[Value], Place]) -> Step:
+            ends = place(out), place(base_of(x)), place(base_of(kernel))
+            return ConvolutionStep(x.dtype, *ends, convolved, out.dtype, tf32)
+
+        self.add_draft(Draft((base_of(x), base_of(kernel)), (out,), make))
 
     def copy(self, out: Value, source: Value) -> None:
         """Copies a value's bytes."""

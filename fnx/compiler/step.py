@@ -1,8 +1,8 @@
 """What a plan is: steps in order, over places in the caller's memory and in one arena.
 
-A step is a kernel, a matrix product, a copy, a callback to the host (where an operation
-without native code runs by its `reference` rule), a kernel of the user's, or a branch
-or loop over other plans.
+A step is a kernel, a matrix product, a convolution, a copy, a callback to the host
+(where an operation without native code runs by its `reference` rule), a kernel of the
+user's, or a branch or loop over other plans.
 Made by `plan.py`, read by backends. Next on the walk: `places.py`.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from fnx.compiler.places import Place
 from fnx.core.foreign import Foreign, Launch
-from fnx.core.layout import Product
+from fnx.core.layout import Convolved, Product
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal
 from fnx.core.types import ArrayType
@@ -44,6 +44,22 @@ class MatmulStep:
     x: Place
     y: Place
     product: Product
+    out_dtype: np.dtype[Any]
+    tf32: bool = False
+
+
+@record
+class ConvolutionStep:
+    """A convolution by a backend that has such: of x and a kernel of one dtype.
+
+    If `tf32`, the operands may be rounded to 10 bits, for tensor cores.
+    """
+
+    dtype: np.dtype[Any]
+    out: Place
+    x: Place
+    kernel: Place
+    convolved: Convolved
     out_dtype: np.dtype[Any]
     tf32: bool = False
 
@@ -166,7 +182,14 @@ class LoopStep:
 
 
 Step = (
-    KernelStep | MatmulStep | CopyStep | HostStep | ForeignStep | BranchStep | LoopStep
+    KernelStep
+    | MatmulStep
+    | ConvolutionStep
+    | CopyStep
+    | HostStep
+    | ForeignStep
+    | BranchStep
+    | LoopStep
 )
 
 
@@ -249,6 +272,9 @@ def _describe(step: Step) -> str:
             if step.out_dtype != step.dtype:
                 dtype += f" to {step.out_dtype}"
             return f"{step.out} = {x} @ {y}  {size} {dtype}"
+        case ConvolutionStep(dtype, out, x, kernel, c):
+            size = "×".join(map(str, (c.groups, c.batch * c.places, c.outs, c.summed)))
+            return f"{out} = {x} convolved with {kernel}  {size} {dtype}"
         case CopyStep(out, source, nbytes):
             return f"{out} = copy {source}  {nbytes} bytes"
         case HostStep():

@@ -1,9 +1,10 @@
 """Where the elements of arrays lie in memory, as numbers: offsets and strides.
 
 Receives shapes, gives the `Layout` of an array that holds some or all of the elements
-of another one, in whatever order, and the `Matrices` that a matrix product reads and
-writes. Everything counts elements, not bytes. Next on the walk: `primitive.py`, whose
-rules `viewed` and `written` say how an operation changes a layout.
+of another one, in whatever order, the `Matrices` that a matrix product reads and
+writes, and what a convolution reads (`Convolved`). Everything counts elements, not
+bytes. Next on the walk: `primitive.py`, whose rules `viewed` and `written` say how an
+operation changes a layout.
 """
 
 from __future__ import annotations
@@ -68,6 +69,65 @@ class Product:
     def work(self) -> int:
         """The number of multiply-adds."""
         return self.stack * self.m * self.n * self.k
+
+
+@record
+class Sliding:
+    """Windows along one axis of `size` elements: `count` of them, of `window` offsets.
+
+    Offset o of window w is element i where w·stride + o·dilation = i·base + low, if
+    there is such an element; it is 0 otherwise.
+    """
+
+    size: int
+    count: int
+    window: int
+    stride: int
+    dilation: int
+    base: int
+    low: int
+
+
+@record
+class Convolved:
+    """A convolution as numbers, of arrays that lie wherever their strides say.
+
+    out[g, b, m, *w] is the sum of x[g, b, f, *i] · kernel[g, m, f, *o] over the
+    features f and offsets o, where the `axes` give the elements i: there are `groups`
+    of `batch` items and `outs` output features. The layouts have these axes.
+    """
+
+    groups: int
+    batch: int
+    outs: int
+    features: int
+    axes: tuple[Sliding, ...]
+    out: Layout
+    x: Layout
+    kernel: Layout
+
+    @property
+    def places(self) -> int:
+        """How many windows there are in one item of the batch."""
+        return math.prod(axis.count for axis in self.axes)
+
+    @property
+    def summed(self) -> int:
+        """How many products are added up for one element of the output."""
+        return self.features * math.prod(axis.window for axis in self.axes)
+
+    @property
+    def work(self) -> int:
+        """The number of multiply-adds, those with padding included."""
+        return self.groups * self.batch * self.places * self.outs * self.summed
+
+    @property
+    def read(self) -> int:
+        """The elements of both operands."""
+        space = math.prod(axis.size for axis in self.axes)
+        window = math.prod(axis.window for axis in self.axes)
+        each = self.batch * space + self.outs * window
+        return self.groups * self.features * each
 
 
 def row_major(shape: Ints) -> Layout:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.core.faults import Fault
-from fnx.core.layout import Layout
+from fnx.core.layout import Convolved, Layout
 from fnx.core.links import Links, aligned
 from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.trace import bind
@@ -235,6 +235,16 @@ class Primitive:
 
         That is the dtypes of operands and result; how many there are, and their rows,
         columns and summands. Where a backend has them and they pay, it does not fuse.
+        """
+        return None
+
+    def convolved(
+        self, types: Sequence[ArrayType], params: Any
+    ) -> tuple[np.dtype[Any], np.dtype[Any], Convolved] | None:
+        """The convolution that it is, if it is one that is no matrix product as such.
+
+        That is the dtypes of operands and result, and its numbers for arrays that are
+        stored by themselves.
         """
         return None
 

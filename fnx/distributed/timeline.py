@@ -29,6 +29,7 @@ from fnx.ops.sending import pbroadcast, ppermute
 from fnx.records import record
 from fnx.runtime.plan import (
     BranchStep,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -243,7 +244,7 @@ class _Clock:
 def _own(step: Step, chip: Chip) -> Iterator[tuple[str, float]]:
     """What a step without plans of its own spends."""
     cost = step_cost(step)
-    if isinstance(step, MatmulStep):
+    if isinstance(step, MatmulStep | ConvolutionStep):
         what, rate = PRODUCTS, chip.flops
     else:
         what, rate = ARITHMETIC, chip.vector_flops or chip.flops
@@ -325,6 +326,8 @@ def _reads(step: Step) -> tuple[Place, ...]:
             return tuple([place for buffer, place in rows if buffer.role != "out"])
         case MatmulStep():
             return step.x, step.y
+        case ConvolutionStep():
+            return step.x, step.kernel
         case CopyStep():
             return (step.source,)
         case HostStep():
@@ -344,7 +347,7 @@ def _writes(step: Step) -> tuple[Place, ...]:
         case KernelStep(kernel, buffers):
             rows = zip(kernel.buffers, buffers, strict=False)
             return tuple([place for buffer, place in rows if buffer.role != "in"])
-        case MatmulStep() | CopyStep():
+        case MatmulStep() | ConvolutionStep() | CopyStep():
             return (step.out,)
         case HostStep() | BranchStep():
             return step.outputs

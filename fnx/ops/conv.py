@@ -4,7 +4,8 @@ Receives an array `lhs` with a batch axis, a feature axis and spatial axes, and 
 `rhs` with axes of output features, input features and windows; a `Convolution` says
 which axis is which, how windows lie, and what the groups are. All derivatives are
 convolutions again. Small ones and those with few features in a group (depthwise) are
-folds in a kernel; the others are matrix products, of which `dense.py` says how.
+folds in a kernel; the others are steps of a backend that has convolutions, or matrix
+products, of which `dense.py` says how.
 Next on the walk: `winograd.py`, `squares.py`, `phases.py`, `forms.py`.
 """
 
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.layout import Convolved
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn
@@ -27,9 +29,16 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import leibniz, plus
 from fnx.ops.convolution import Convolution, check_convolution
 from fnx.ops.dense import add_dense, is_dense, written_dense
-from fnx.ops.dot import DType, asked_precision, check_precision, product_dtype
+from fnx.ops.dot import (
+    DType,
+    asked_precision,
+    check_precision,
+    is_coarse,
+    product_dtype,
+)
 from fnx.ops.elementwise import convert
 from fnx.ops.families import NUMBER
+from fnx.ops.forms import is_plain
 from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, inverse
 from fnx.ops.reduce import check_kind, fold_tag
@@ -283,6 +292,20 @@ class _Convolution(Primitive):
         lhs, rhs = [atom.type for atom in eqn.inputs]
         return written_dense(self, eqn) if is_dense(lhs, rhs, eqn.params) else None
 
+    def convolved(
+        self, types: Sequence[ArrayType], params: Any
+    ) -> tuple[DType, DType, Convolved] | None:
+        """Its numbers; `None` if it is a product of matrices as they are."""
+        lhs, rhs = types
+        convolution: Convolution = params["convolution"]
+        windows = convolution.windows
+        once = windows == replace(windows.unpadded, strides=(1,) * len(windows.size))
+        plain = once and is_plain(convolution, lhs.shape)
+        if plain and is_dense(lhs, rhs, params):
+            return None
+        out = params["preferred_element_type"] or lhs.dtype
+        return lhs.dtype, out, convolution.numbers(lhs.shape, rhs.shape)
+
     def steps(
         self,
         plan: Any,
@@ -293,7 +316,12 @@ class _Convolution(Primitive):
         preferred_element_type: DType | None = None,
         precision: Any = None,
     ) -> None:
-        """A loop of matrix products."""
+        """One step of a backend that has such, else a loop of matrix products."""
+        convolved = plan.convolution()
+        if convolved is not None:
+            tf32 = lhs.type.dtype == dtypes.float32 and is_coarse(precision)
+            plan.convolve(lhs, rhs, convolved, tf32)
+            return
         add_dense(plan, lhs, rhs, convolution, precision)
 
 

@@ -1,7 +1,8 @@
 """What a convolution is, as data: which axis is which, its windows, its groups; checks.
 
-Receives shapes and dimension numbers, gives the shape of the output and `Convolution`s
-for the derivatives. Next on the walk: `conv.py`.
+Receives shapes and dimension numbers, gives the shape of the output, `Convolution`s
+for the derivatives, and for backends the strides of everything.
+Next on the walk: `conv.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from fnx.core.layout import Convolved, Layout, Sliding, row_major
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, OptionError, ShapeError, explain
 from fnx.ops.rearrange import Ints
@@ -80,6 +82,38 @@ class Convolution:
         shape = tuple([lhs[d] for d in space])
         windows = self.windows.swapped(shape)
         return Convolution(dims, windows, self.batch_groups, self.feature_groups)
+
+    def numbers(self, lhs: Ints, rhs: Ints) -> Convolved:
+        """The convolution of arrays of these shapes, in row-major order, as numbers."""
+        (batch, feature, *space), (outs, ins, *window), (count, made, *places) = (
+            self.dims
+        )
+        shape = self.output_shape(lhs, rhs)
+        of_lhs, of_rhs, of_out = [row_major(each).strides for each in (lhs, rhs, shape)]
+        items = lhs[batch] // self.batch_groups
+        each = rhs[outs] // self.groups
+        # Groups are the first part of the features, or of the batch.
+        in_batch = self.batch_groups > 1
+        group = items * of_lhs[batch] if in_batch else rhs[ins] * of_lhs[feature]
+        axes = [
+            Sliding(lhs[d], shape[place], size, stride, spread, base, low)
+            for d, place, (size, stride, (low, _), base, spread) in zip(
+                space, places, self.windows.rows, strict=True
+            )
+        ]
+        x = of_lhs[batch], of_lhs[feature], *[of_lhs[d] for d in space]
+        kernel = of_rhs[outs], of_rhs[ins], *[of_rhs[d] for d in window]
+        out = of_out[count], of_out[made], *[of_out[d] for d in places]
+        return Convolved(
+            self.groups,
+            items,
+            each,
+            rhs[ins],
+            tuple(axes),
+            Layout(0, (each * of_out[made], *out)),
+            Layout(0, (group, *x)),
+            Layout(0, (each * of_rhs[outs], *kernel)),
+        )
 
     def grouped(self, count: int) -> Convolution:
         """So many of them beside each other, each with its own operands."""

@@ -353,7 +353,7 @@ class _DotGeneral(Primitive):
         ]
         if found.swapped:
             read.reverse()
-        tf32 = x.type.dtype == dtypes.float32 and _is_coarse(precision)
+        tf32 = x.type.dtype == dtypes.float32 and is_coarse(precision)
         plan.matmul(plan.outputs[0], *read, found.product, tf32)
 
     def over_rows(
@@ -509,7 +509,7 @@ def check_precision(asked: str, precision: Any) -> None:
         raise errors.OptionError(errors.explain(asked, reason, fix))
 
 
-def _is_coarse(precision: Any) -> bool:
+def is_coarse(precision: Any) -> bool:
     """Whether operands of float32 may be rounded, as JAX rounds them to TF32."""
     each = precision if isinstance(precision, tuple) else (precision,)
     return all(p in ("default", "high") for p in each)

@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ import numpy as np
 from fnx import cache as disk
 from fnx import errors
 from fnx.compiler.inline import inline
+from fnx.compiler.multiply import BLAS
 from fnx.compiler.pipeline import plan_program
 from fnx.config import config
 from fnx.core.digest import program_digest
-from fnx.core.program import Program
+from fnx.core.program import Eqn, Program
 from fnx.kernel.printer import kernel_text
 from fnx.runtime.backend import (
     Compiler,
@@ -36,7 +38,14 @@ from fnx.runtime.backend import (
 )
 from fnx.runtime.plan import Plan
 
-__all__ = ["compiled", "compiled_for", "inline", "plan_for", "stage_text", "stages_of"]
+__all__ = [
+    "compiled",
+    "compiled_for",
+    "inlined_for",
+    "plan_for",
+    "stage_text",
+    "stages_of",
+]
 
 
 def compiled(program: Program) -> tuple[NativeProgram | None, Plan | None]:
@@ -86,6 +95,14 @@ def plan_for(program: Program, name: str) -> Plan:
         return plan_program(program)
     target = device_backend(name)
     return plan_program(program, target.schedule, target.products)
+
+
+def inlined_for(
+    program: Program, name: str, kept: Callable[[Eqn], bool] | None
+) -> Program:
+    """A program as the compiler of a backend sees it, but for equations to be kept."""
+    products = BLAS if name == "cpu" else device_backend(name).products
+    return inline(program, products, kept)
 
 
 def stage_text(plan: Plan, stage: str, name: str) -> str:

@@ -134,9 +134,9 @@ def in_pieces(
     Those inside of its loops and branches do not cut it.
     """
     # lazy: the compiler takes longer to import than the rest
-    from fnx.runtime.compiling import inline  # lazy: see above
+    from fnx.runtime.compiling import inlined_for  # lazy: see above
 
-    flat = simplify(inline(program, is_apart))
+    flat = simplify(inlined_for(program, backend, is_apart))
     if not any(map(is_apart, flat.eqns)):
         return None
     groups: list[list[Eqn]] = [[]]

@@ -10,6 +10,7 @@ from fnx.compiler.places import Place
 from fnx.compiler.step import (
     BranchStep,
     Carry,
+    ConvolutionStep,
     CopyStep,
     ForeignStep,
     HostStep,
@@ -27,7 +28,7 @@ from fnx.compiler.step import (
 from fnx.core.axes import is_replica, met
 from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
-from fnx.core.layout import Matrices, Product
+from fnx.core.layout import Convolved, Layout, Matrices, Product, Sliding
 from fnx.core.program import Literal
 from fnx.core.stopping import listen
 
@@ -35,12 +36,15 @@ __all__ = [
     "BranchStep",
     "Carry",
     "Communicator",
+    "ConvolutionStep",
+    "Convolved",
     "CopyStep",
     "Cost",
     "Foreign",
     "ForeignStep",
     "HostStep",
     "KernelStep",
+    "Layout",
     "Literal",
     "LoopStep",
     "MatmulStep",
@@ -53,6 +57,7 @@ __all__ = [
     "Product",
     "Products",
     "Rows",
+    "Sliding",
     "Step",
     "Test",
     "all_steps",

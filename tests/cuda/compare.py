@@ -17,8 +17,8 @@ from fnx.kernel.check import check_kernel
 from fnx.kernel.grid import grid_schedule
 from fnx_cuda import transfer
 from fnx_cuda.backend import BACKEND
+from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.instructions import Host
-from fnx_cuda.products import PRODUCTS
 
 Arrays = list[np.ndarray[Any, Any]]
 

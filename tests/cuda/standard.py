@@ -24,9 +24,9 @@ import fnx.nn as nn
 import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
+from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.instructions import Body, Branch, Launch, Loop, Product, Served
 from fnx_cuda.lower import lower
-from fnx_cuda.products import PRODUCTS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -119,6 +119,13 @@ def squared_norm(x: Any, scale: Any, shift: Any) -> Any:
     return fnp.sum(layer_norm(x, scale, shift) ** 2)
 
 
+def convolution(x: Any, kernel: Any) -> Any:
+    dims = "NHWC", "HWIO", "NHWC"
+    return fnx.lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=dims
+    )
+
+
 _BF16 = ml_dtypes.bfloat16
 _ROWS = _of(1024, 1000)
 _NORM = (_of(512, 768), _of(768), _of(768))
@@ -149,12 +156,20 @@ KEPT: dict[str, Standard] = {
         lambda key: fnx.random.bits(key, (100_000,)), (fnx.random.key(0),)
     ),
     "product": Standard(lambda x, y: x @ y, (_of(512, 512), _of(512, 512))),
+    "convolution": Standard(
+        convolution,
+        (_of(8, 28, 28, 64, dtype=_BF16), _of(3, 3, 64, 128, dtype=_BF16)),
+    ),
 }
 """The kernels whose text is kept."""
 
 STANDARD: dict[str, Standard] = KEPT | {
     "product_bf16": Standard(
         lambda x, y: x @ y, (_of(512, 512, dtype=_BF16), _of(512, 512, dtype=_BF16))
+    ),
+    "convolution_gradient": Standard(
+        fnx.grad(lambda x, y: fnp.sum(convolution(x, y) ** 2), (0, 1)),
+        (_of(8, 28, 28, 64), _of(3, 3, 64, 128)),
     ),
     "scatter_add_of_elements": Standard(
         lambda x, i, y: x.at[i].add(y), (_of(1000), _INDEX, _of(5000))

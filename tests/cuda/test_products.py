@@ -15,7 +15,8 @@ import pytest
 
 from fnx import dtypes
 from fnx_cuda import _cupy
-from fnx_cuda.products import PROCESSORS, PRODUCTS, product_launches, product_work
+from fnx_cuda.convolution import PRODUCTS
+from fnx_cuda.products import PROCESSORS, product_launches, product_work
 from fnx_cuda.products_numbers import multiplies, numbers
 from fnx_cuda.products_problem import problem
 from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches

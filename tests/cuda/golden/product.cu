@@ -17,9 +17,10 @@ struct P {
   Sum* out;
   long long offsets[3];
   long long out_split;
+  long long row;
+  long long column;
   int x_leading;
   int y_leading;
-  int out_leading;
   int m;
   int n;
   int k;
@@ -67,8 +68,31 @@ __device__ __forceinline__ Block block_of(const P& p) {
   return block;
 }
 
+// Lines of a matrix that lie along k, or across it.
+template <bool ALONG> struct Matrix {
+  const Element* from;
+  int lines, leading;
+  // Whether there is an element of a line, before the end of k; and where it is.
+  __device__ __forceinline__ bool find(int line, int depth, int end, Index& at) const {
+    at = ALONG ? (Index)line * leading + depth : (Index)depth * leading + line;
+    return line < lines && depth < end;
+  }
+};
+typedef Matrix<X_ALONG> XSource;
+typedef Matrix<Y_ALONG> YSource;
+__device__ __forceinline__ XSource x_source(const P& p, const Element* from) {
+  return {from, p.m, p.x_leading};
+}
+__device__ __forceinline__ YSource y_source(const P& p, const Element* from) {
+  return {from, p.n, p.y_leading};
+}
+
+__device__ __forceinline__ Index out_place(const P& p, int row, int column) {
+  return (Index)row * p.row + (Index)column * p.column;
+}
+
 // What a thread reads of a tile of EXTENT rows (of x, or columns of y) by DEPTH.
-template <int EXTENT, int WIDTH, bool ALONG> struct Part {
+template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
   static constexpr int COUNT = EXTENT * DEPTH / WIDTH / THREADS;
   static constexpr int PITCH = EXTENT + PAD;
   static constexpr int STORED = ALONG ? 1 : WIDTH < VECTOR ? WIDTH : VECTOR;
@@ -84,14 +108,13 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
     return ALONG ? number % (DEPTH / WIDTH) * WIDTH : number / (EXTENT / WIDTH);
   }
   __device__ __forceinline__ void read(
-      const Element* from, int first, int rows, int k, int end, int leading) {
+      const Source& source, int first, int k, int end) {
 #pragma unroll
     for (int part = 0; part < COUNT; ++part) {
-      const int row = first + row_of(part), depth = k + depth_of(part);
-      const Index at = ALONG ? (Index)row * leading + depth
-                             : (Index)depth * leading + row;
+      Index at;
       Read found = {};
-      if (row < rows && depth < end) found = *(const Read*)(from + at);
+      if (source.find(first + row_of(part), k + depth_of(part), end, at))
+        found = *(const Read*)(source.from + at);
       parts[part] = found;
     }
   }
@@ -118,8 +141,8 @@ template <int EXTENT, int WIDTH, bool ALONG> struct Part {
 
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
 fnx_tiles(const __grid_constant__ P p) {
-  typedef Part<ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<COLUMNS, Y_WIDTH, Y_ALONG> YPart;
+  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
+  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
   typedef Vector<Sum, VECTOR> Sums;
   __shared__ __align__(16) Sum x_tiles[2][DEPTH][XPart::PITCH];
   __shared__ __align__(16) Sum y_tiles[2][DEPTH][YPart::PITCH];
@@ -128,8 +151,8 @@ fnx_tiles(const __grid_constant__ P p) {
   const int start = block.split * p.span, end = min(p.k, start + p.span);
   long long at[3];
   place(p, block.item, at);
-  const Element* x = p.x + at[1];
-  const Element* y = p.y + at[2];
+  const XSource x = x_source(p, p.x + at[1]);
+  const YSource y = y_source(p, p.y + at[2]);
 
   // A thread's rows and columns are vectors, far from each other, so that those of the
   // threads of a warp lie side by side in shared memory.
@@ -147,8 +170,8 @@ fnx_tiles(const __grid_constant__ P p) {
 
   XPart x_part;
   YPart y_part;
-  x_part.read(x, block.row, p.m, start, end, p.x_leading);
-  y_part.read(y, block.column, p.n, start, end, p.y_leading);
+  x_part.read(x, block.row, start, end);
+  y_part.read(y, block.column, start, end);
   x_part.keep(x_tiles[0]);
   y_part.keep(y_tiles[0]);
   __syncthreads();
@@ -156,8 +179,8 @@ fnx_tiles(const __grid_constant__ P p) {
   for (int k = start; k < end; k += DEPTH) {
     const bool more = k + DEPTH < end;
     if (more) {
-      x_part.read(x, block.row, p.m, k + DEPTH, end, p.x_leading);
-      y_part.read(y, block.column, p.n, k + DEPTH, end, p.y_leading);
+      x_part.read(x, block.row, k + DEPTH, end);
+      y_part.read(y, block.column, k + DEPTH, end);
     }
 // Two at a time: more steps ask for more registers than there are.
 #pragma unroll 2
@@ -198,8 +221,7 @@ fnx_tiles(const __grid_constant__ P p) {
       for (int each = 0; each < OUT_WIDTH; ++each)
         vector.each[each] = written(sums[i][j + each]);
       if (row < p.m && column < p.n)
-        *(Vector<Written, OUT_WIDTH>*)(out + (Index)row * p.out_leading + column) =
-            vector;
+        *(Vector<Written, OUT_WIDTH>*)(out + out_place(p, row, column)) = vector;
     }
   }
 }
@@ -233,6 +255,12 @@ __device__ __forceinline__ void place(const P& p, int item, long long at[3]) {
   at[0] = p.offsets[0], at[1] = p.offsets[1], at[2] = p.offsets[2];
 }
 
+typedef long long Index;
+
+__device__ __forceinline__ Index out_place(const P& p, int row, int column) {
+  return (Index)row * p.row + (Index)column * p.column;
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 fnx_split_sum(const __grid_constant__ P p) {
   const long long number = blockIdx.x * 256ll + threadIdx.x;
@@ -243,5 +271,5 @@ fnx_split_sum(const __grid_constant__ P p) {
   const int row = (int)(number / p.n % p.m), column = (int)(number % p.n);
   long long at[3];
   place(p, (int)(number / p.n / p.m), at);
-  p.out[at[0] + row * p.row + column * p.column] = narrowed(sum);
+  p.out[at[0] + out_place(p, row, column)] = narrowed(sum);
 }

@@ -1,0 +1,85 @@
+"""Convolutions by the kernels of matrix products, which read windows where they lie.
+
+Receives a `ConvolutionStep`; gives its launches. No patches are written out: a tile of
+windows is read into shared memory as one of a matrix is. The derivatives of a
+convolution are convolutions: that of the kernel sums over the batch, and its long sums
+are split; that of x has spread elements, and is one launch for each phase.
+Sums have a fixed order: results are the same in every run.
+Next on the walk: `blaslt_api.py`.
+"""
+
+from __future__ import annotations
+
+from fnx.runtime.plan import ConvolutionStep, Convolved, Place, Products
+from fnx_cuda.convolution_problem import (
+    MARGIN,
+    Windowed,
+    count_phases,
+    phases,
+    windowed,
+)
+from fnx_cuda.instructions import Launch
+from fnx_cuda.products import PROCESSORS, best_cut, cut_time, pays
+from fnx_cuda.products_access import DType
+from fnx_cuda.products_numbers import multiplies
+from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
+from fnx_cuda.products_tile import tile_launches, work_bytes
+
+MOST_PHASES = 64
+"""So many launches are one convolution at most."""
+
+_LAUNCH_CYCLES = 3000
+"""How long it takes to start a kernel."""
+
+_FOLD_RATE = 8
+"""Multiply-adds of a multiprocessor in a cycle, where threads read both factors."""
+
+_FOLD_CYCLES = 4
+"""How long a thread takes for one of its multiply-adds."""
+
+
+def convolves(dtype: DType, out_dtype: DType, convolved: Convolved) -> bool:
+    """Whether a convolution is worth launches of its own.
+
+    Otherwise each element is a fold in a kernel, into which other operations fuse: for
+    small ones, and where groups have few output features (depthwise).
+    """
+    if not multiplies(dtype, out_dtype) or not convolved.axes or not convolved.work:
+        return False
+    if count_phases(convolved) > MOST_PHASES or _is_too_large(convolved):
+        return False
+    nowhere = (Place("work", 0),) * 3
+    parts = [Windowed(dtype, out_dtype, nowhere, one) for one in phases(convolved)]
+    tiles = sum(cut_time(part, best_cut(part)) + _LAUNCH_CYCLES for part in parts)
+    work, summed = sum(part.given.work for part in parts), convolved.summed
+    fold = max(work / (PROCESSORS * _FOLD_RATE), summed * _FOLD_CYCLES)
+    return tiles < fold + _LAUNCH_CYCLES
+
+
+PRODUCTS = Products(multiplies, pays, convolves)
+"""Which matrix products and convolutions are steps on a GPU."""
+
+
+def _is_too_large(convolved: Convolved) -> bool:
+    """Whether kernels could not count its rows, or what is summed, by 31 bits."""
+    rows = max(convolved.batch * convolved.places, convolved.outs)
+    return max(rows, convolved.summed) >= 2**31 - MARGIN
+
+
+def convolution_launches(step: ConvolutionStep) -> tuple[Launch, ...]:
+    """The launches that compute a step, over places of the role "work" if k is split.
+
+    That memory has `convolution_work(step)` bytes.
+    """
+    make = tensor_launches if step.dtype in TENSOR_TILES else tile_launches
+    parts = [part for part in windowed(step) if part.m * part.n]
+    return tuple([one for part in parts for one in make(part, best_cut(part))])
+
+
+def convolution_work(step: ConvolutionStep) -> int:
+    """The bytes of work memory that the launches of a step use, one after the other."""
+    sizes = [0]
+    for part in windowed(step):
+        splits = best_cut(part).splits if part.m * part.n else 1
+        sizes.append(work_bytes(part, splits) if splits > 1 else 0)
+    return max(sizes)
