@@ -209,7 +209,12 @@ def copy(out: int, source: int, nbytes: int, stream: int) -> None:
 
 def clear(out: int, nbytes: int, stream: int) -> None:
     """Makes bytes zero."""
-    cupy().cuda.runtime.memsetAsync(out, 0, nbytes, stream)
+    fill(out, 0, nbytes, stream)
+
+
+def fill(out: int, byte: int, nbytes: int, stream: int) -> None:
+    """Makes bytes equal."""
+    cupy().cuda.runtime.memsetAsync(out, byte, nbytes, stream)
 
 
 def copy_peer(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from fnx.runtime.plan import Carry, HostStep, LoopStep, Place, Plan, Rows
 from fnx_cuda.instructions import (
+    After,
     Body,
     Branch,
     Call,
@@ -102,8 +103,9 @@ def _needed(item: Instruction, place: Place) -> int:
     match item:
         case Launch(pointers=pointers, alignment=alignment):
             return alignment if place in pointers else 1
-        case Product(step):
-            return ALIGNMENT if place in (step.out, step.x, step.y) else 1
+        case Product(step, _, after):
+            ends = [] if after is None else [after.bias, after.out]
+            return ALIGNMENT if place in (step.out, step.x, step.y, *ends) else 1
         case Served(step):
             return ALIGNMENT if place in (*step.inputs, *step.outputs) else 1
         case Branch(step, branches):
@@ -164,6 +166,9 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
     def all_at(places: Sequence[Place]) -> tuple[Place, ...]:
         return tuple([at(place) for place in places])
 
+    def launches_at(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
+        return tuple([_launch_mapped(each, at) for each in launches])
+
     match item:
         case Launch():
             return _launch_mapped(item, at)
@@ -173,14 +178,19 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
             return type(item)(_host_mapped(step, at))
         case Served(step, stages, own):
             moved_stages = tuple([_stage_mapped(each, at) for each in stages])
-            moved_own = None
-            if own is not None:
-                moved_own = tuple([_launch_mapped(each, at) for each in own])
+            moved_own = None if own is None else launches_at(own)
             return Served(_host_mapped(step, at), moved_stages, moved_own)
-        case Product(step, launches):
+        case Product(step, launches, after):
             x, y, out = at(step.x), at(step.y), at(step.out)
-            mine = tuple([_launch_mapped(each, at) for each in launches])
-            return Product(dataclasses.replace(step, out=out, x=x, y=y), mine)
+            moved_step = dataclasses.replace(step, out=out, x=x, y=y)
+            if after is not None:
+                after = After(
+                    after.epilogue,
+                    None if after.bias is None else at(after.bias),
+                    at(after.out),
+                    launches_at(after.launches),
+                )
+            return Product(moved_step, launches_at(launches), after)
         case Branch(step, branches):
             given, ends = all_at(step.inputs), all_at(step.outputs)
             return Branch(

@@ -11,6 +11,7 @@ Next on the walk: `blaslt_api.py`.
 from __future__ import annotations
 
 from fnx.runtime.plan import ConvolutionStep, Convolved, Place, Products
+from fnx_cuda.blaslt_epilogue import follows
 from fnx_cuda.convolution_problem import (
     MARGIN,
     Windowed,
@@ -56,8 +57,8 @@ def convolves(dtype: DType, out_dtype: DType, convolved: Convolved) -> bool:
     return tiles < fold + _LAUNCH_CYCLES
 
 
-PRODUCTS = Products(multiplies, pays, convolves)
-"""Which matrix products and convolutions are steps on a GPU."""
+PRODUCTS = Products(multiplies, pays, convolves, follows)
+"""Which matrix products and convolutions are steps on a GPU, and what follows them."""
 
 
 def _is_too_large(convolved: Convolved) -> bool:

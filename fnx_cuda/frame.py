@@ -83,9 +83,9 @@ def places(instruction: Instruction) -> Iterator[Place]:
         case Host(step) | Meet(step):
             yield from [item for item in step.inputs if isinstance(item, Place)]
             yield from step.outputs
-        case Product(step, launches):
+        case Product(step):
             yield from (step.out, step.x, step.y)
-            for launch in launches:
+            for launch in all_launches(instruction):
                 yield from launch.pointers
         case Served(step, stages, own):
             yield from [item for item in step.inputs if isinstance(item, Place)]
@@ -96,6 +96,12 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from (step.index, *step.inputs, *step.outputs, step.scratch)
         case Loop(step):
             yield from loop_places(step)
+
+
+def all_launches(product: Product) -> tuple[Launch, ...]:
+    """The launches of a product and of what follows it."""
+    after = product.after
+    return product.launches if after is None else product.launches + after.launches
 
 
 def loop_places(step: LoopStep) -> Iterator[Place]:
@@ -128,8 +134,8 @@ def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int
             return None
         case Meet(step):
             return 1 if captured(step) else None
-        case Product(launches=launches):
-            return max(len(launches), 1)
+        case Product():
+            return max(len(all_launches(instruction)), 1)
         case Served():
             return served_nodes(instruction)
         case Loop(step, body):
@@ -156,8 +162,8 @@ def texts(body: Body) -> Iterator[str]:
         match instruction:
             case Launch(text):
                 yield text
-            case Product(launches=launches):
-                yield from [launch.text for launch in launches]
+            case Product():
+                yield from [launch.text for launch in all_launches(instruction)]
             case Served(_, stages, own):
                 every = *stages, *(own or ())
                 yield from [each.text for each in every if isinstance(each, Launch)]

@@ -62,11 +62,26 @@ class Meet:
 
 
 @record
+class After:
+    """What follows a product, by launches on its output and a bias.
+
+    It is an epilogue of the library: then the product goes to `out` at once, and
+    nowhere else.
+    """
+
+    epilogue: int
+    bias: Place | None
+    out: Place
+    launches: tuple[Launch, ...]
+
+
+@record
 class Product:
     """A stack of matrix products: by a library, or by launches of our own."""
 
     step: MatmulStep
     launches: tuple[Launch, ...]
+    after: After | None = None
 
 
 @record

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from fnx.runtime.plan import MatmulStep
 from fnx_cuda import blaslt_tuning
 from fnx_cuda.blaslt import WORKSPACE
+from fnx_cuda.blaslt_api import Epilogue
 from fnx_cuda.blaslt_tuning import Addresses
 from fnx_cuda.device import Device
 from fnx_cuda.frame import Frame
+from fnx_cuda.instructions import After
 from fnx_cuda.memory import Buffer
 
 Action = Callable[[Frame, int], None]
@@ -37,6 +39,26 @@ def multiply_action(step: MatmulStep, device: Device, own: Action) -> Action:
         out, x, y = at.all((step.out, step.x, step.y))
         addresses = Addresses(out, x, y, workspace(device).pointer, stream)
         library.run(addresses, lambda: own(at, stream))
+
+    return act
+
+
+def followed_action(
+    step: MatmulStep, after: After, device: Device, apart: Action
+) -> Action:
+    """A matrix product and what follows it; `apart` does one behind the other.
+
+    The library does both in one call where it has the epilogue and that is faster.
+    """
+    library = blaslt_tuning.chosen(step, device.number, Epilogue(after.epilogue))
+    if library is None:
+        return apart
+
+    def act(at: Frame, stream: int) -> None:
+        out, x, y = at.all((after.out, step.x, step.y))
+        bias = 0 if after.bias is None else at.at(after.bias)
+        own = workspace(device).pointer
+        library.run(Addresses(out, x, y, own, stream, bias), lambda: apart(at, stream))
 
     return act
 

@@ -33,7 +33,7 @@ from fnx_cuda.instructions import (
     Product,
     Served,
 )
-from fnx_cuda.multiply import multiply_action
+from fnx_cuda.multiply import followed_action, multiply_action
 from fnx_cuda.serving import served_action
 
 Action = Callable[[Frame, int], None]
@@ -191,11 +191,25 @@ def copy_action(copy: Copy) -> Action:
 
 
 def product_action(product: Product, device: Device) -> Action:
-    """A matrix product, by a library or by our launches."""
-    actions = [launch_action(launch, device) for launch in product.launches]
+    """A matrix product and what follows it, by a library or by our launches."""
+    apart = multiply_action(product.step, device, _in_order(product.launches, device))
+    if product.after is None:
+        return apart
+    behind = _in_order(product.after.launches, device)
 
-    def own(at: Frame, stream: int) -> None:
+    def both(at: Frame, stream: int) -> None:
+        apart(at, stream)
+        behind(at, stream)
+
+    return followed_action(product.step, product.after, device, both)
+
+
+def _in_order(launches: Sequence[Launch], device: Device) -> Action:
+    """One launch after the other."""
+    actions = [launch_action(launch, device) for launch in launches]
+
+    def act(at: Frame, stream: int) -> None:
         for one in actions:
             one(at, stream)
 
-    return multiply_action(product.step, device, own)
+    return act

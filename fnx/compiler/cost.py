@@ -15,6 +15,7 @@ from fnx.compiler.step import (
     BranchStep,
     ConvolutionStep,
     CopyStep,
+    FollowedStep,
     ForeignStep,
     HostStep,
     KernelStep,
@@ -84,6 +85,8 @@ def step_cost(step: Step) -> Cost:
             written = product.stack * product.m * product.n
             nbytes = _read(product) * dtype.itemsize + written * out_dtype.itemsize
             return Cost(each * product.work, nbytes=nbytes)
+        case FollowedStep(product, kernel):
+            return _total([step_cost(product), step_cost(kernel)])
         case ConvolutionStep(dtype, convolved=c, out_dtype=out_dtype):
             made = c.groups * c.batch * c.places * c.outs
             nbytes = c.read * dtype.itemsize + made * out_dtype.itemsize

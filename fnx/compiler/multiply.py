@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
-from fnx.core.layout import Convolved
+from fnx.core.layout import Convolved, Product
 from fnx.core.program import Eqn
+from fnx.kernel.ir import Kernel
 from fnx.records import record
 
 DType = np.dtype[Any]
@@ -31,12 +32,14 @@ class Products:
     results of another one, `pays(stack, m, n, k)` whether they are worth a step where
     a fold in a kernel serves, too. `convolves(dtype, out_dtype, convolved)` says which
     convolutions are steps; the others are folds. Where it is `None`, convolutions are
-    made of matrix products.
+    made of matrix products. `follows(dtype, out_dtype, product, kernel, buffer)` says
+    whether a kernel that reads a product's output from a buffer can be part of it.
     """
 
     has: Callable[[DType, DType], bool]
     pays: Callable[[int, int, int, int], bool]
     convolves: Callable[[DType, DType, Convolved], bool] | None = None
+    follows: Callable[[DType, DType, Product, Kernel, int], bool] | None = None
 
     def convolution(self, eqn: Eqn) -> tuple[DType, DType, Convolved] | None:
         """The convolution that an equation is, where the backend is asked about it."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fnx.core.layout import Layout, row_major
+from fnx.core.layout import Layout, Product, row_major
 from fnx.core.types import ArrayType
+from fnx.kernel.ir import Kernel
 from fnx.records import record
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def base_of(value: Value) -> Value:
 class Draft:
     """A step over values: what it reads and writes, and how to make it from places.
 
-    `scope` is the name (`fnx.named_scope`) around all that the step computes.
+    `scope` is the name (`fnx.named_scope`) around all that the step computes. What a
+    backend may join is told: the dtypes and the numbers of matrix `products`, and the
+    `kernel` of a step with the values behind its buffers.
     """
 
     reads: tuple[Value, ...]
@@ -87,6 +90,8 @@ class Draft:
     make: Callable[[Callable[[Value], Place]], Step]
     copies: bool = False
     scope: str = ""
+    products: tuple[np.dtype[Any], np.dtype[Any], Product] | None = None
+    kernel: tuple[Kernel, tuple[Value, ...]] | None = None
 
 
 def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:

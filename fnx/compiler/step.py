@@ -49,6 +49,17 @@ class MatmulStep:
 
 
 @record
+class FollowedStep:
+    """A matrix product and the kernel behind it, which alone reads its output.
+
+    A backend may compute both at once, and leave the place of the output as it is.
+    """
+
+    product: MatmulStep
+    kernel: KernelStep
+
+
+@record
 class ConvolutionStep:
     """A convolution by a backend that has such: of x and a kernel of one dtype.
 
@@ -184,6 +195,7 @@ class LoopStep:
 Step = (
     KernelStep
     | MatmulStep
+    | FollowedStep
     | ConvolutionStep
     | CopyStep
     | HostStep
@@ -250,8 +262,11 @@ def held_plans(step: Step) -> tuple[Plan, ...]:
 
 
 def all_steps(plan: Plan) -> Iterator[Step]:
-    """The steps of a plan, those of the plans that they run included."""
+    """The steps of a plan, those that they join and of plans that they run included."""
     for step in plan.steps:
+        if isinstance(step, FollowedStep):
+            yield from (step.product, step.kernel)
+            continue
         yield step
         for held in held_plans(step):
             yield from all_steps(held)
@@ -272,6 +287,8 @@ def _describe(step: Step) -> str:
             if step.out_dtype != step.dtype:
                 dtype += f" to {step.out_dtype}"
             return f"{step.out} = {x} @ {y}  {size} {dtype}"
+        case FollowedStep(product, kernel):
+            return f"{_describe(product)}, then {_describe(kernel)}"
         case ConvolutionStep(dtype, out, x, kernel, c):
             size = "×".join(map(str, (c.groups, c.batch * c.places, c.outs, c.summed)))
             return f"{out} = {x} convolved with {kernel}  {size} {dtype}"

@@ -92,7 +92,7 @@ class FakeBlasLt:
 
     An algorithm has 4 KB of workspace for each unit of its number; those of `broken`
     are offered, but do not run. All need addresses that `alignment` divides. Results
-    are `wrong` by that part.
+    are `wrong` by that part, and without `keeps_nan` ReLU makes 0 of NaN.
     """
 
     def __init__(self, algorithms: tuple[int, ...] = (3, 0, 7)) -> None:
@@ -100,9 +100,11 @@ class FakeBlasLt:
         self.broken: set[int] = set()
         self.alignment = 1
         self.wrong = 0.0
+        self.keeps_nan = True
         self.later: Later = lambda stream, run, writes: run()
         self.live: dict[int, Descriptor] = {}
         self.ran: list[int] = []
+        self.epilogues: list[int] = []
         self.numbers = itertools.count(0x1000, 16)
 
     def cublasLtGetVersion(self) -> int:
@@ -234,9 +236,11 @@ class FakeBlasLt:
 
         def run() -> None:
             self.ran.append(number)
+            self.epilogues.append(settings.get(EPILOGUE, 1))
             if size:
                 bytes_at(workspace, size)[...] = 0xAB
-            _multiply(types[2], settings, *stacks)
+            with np.errstate(invalid="ignore"):
+                _multiply(types[2], settings, self.keeps_nan, *stacks)
             if self.wrong:
                 stacks[2][...] *= 1 + self.wrong
 
@@ -244,7 +248,9 @@ class FakeBlasLt:
         return 0
 
 
-def _multiply(dtype: Any, settings: dict[int, int], a: Any, b: Any, d: Any) -> None:
+def _multiply(
+    dtype: Any, settings: dict[int, int], keeps_nan: bool, a: Any, b: Any, d: Any
+) -> None:
     wide = np.complex128 if np.issubdtype(dtype, np.complexfloating) else np.float64
     a, b = a.astype(wide), b.astype(wide)
     if settings[TRANSA]:
@@ -255,7 +261,10 @@ def _multiply(dtype: Any, settings: dict[int, int], a: Any, b: Any, d: Any) -> N
     epilogue = settings.get(EPILOGUE, 1)
     if epilogue != 1:
         assert len(product) == 1
-        product = _after(dtype, settings, epilogue, product[0])[None]
+        value = _after(dtype, settings, epilogue, product[0])
+        if epilogue & 2 and keeps_nan:
+            value[np.isnan(_with_bias(dtype, settings, epilogue, product[0]))] = np.nan
+        product = value[None]
     d[...] = product.astype(dtype)
 
 
@@ -269,9 +278,7 @@ def _after(dtype: Any, settings: dict[int, int], epilogue: int, value: Any) -> A
     """The epilogue on one column-major matrix."""
     rows, columns = value.shape
     size = np.dtype(dtype).itemsize
-    if epilogue & 4:
-        bias = bytes_at(settings[BIAS], rows * size).view(dtype)
-        value = value + bias.astype(value.dtype)[:, None]
+    value = _with_bias(dtype, settings, epilogue, value)
     if epilogue & (2 | 8):
         mask = _mask(settings, epilogue, rows, columns, value)
         value = np.where(mask, value, 0)
@@ -288,6 +295,15 @@ def _after(dtype: Any, settings: dict[int, int], epilogue: int, value: Any) -> A
         sums = bytes_at(settings[BIAS], rows * size).view(dtype)
         sums[...] = value.sum(axis=1).astype(dtype)
     return value
+
+
+def _with_bias(dtype: Any, settings: dict[int, int], epilogue: int, value: Any) -> Any:
+    """One column-major matrix and the bias of its rows."""
+    if not epilogue & 4:
+        return value
+    size = np.dtype(dtype).itemsize
+    bias = bytes_at(settings[BIAS], len(value) * size).view(dtype)
+    return value + bias.astype(value.dtype)[:, None]
 
 
 def _mask(

@@ -25,6 +25,7 @@ import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
 from fnx_cuda.convolution import PRODUCTS
+from fnx_cuda.frame import all_launches
 from fnx_cuda.instructions import Body, Branch, Launch, Loop, Product, Served
 from fnx_cuda.lower import lower
 
@@ -50,7 +51,7 @@ def _launches(body: Body) -> Iterator[Launch]:
             case Launch():
                 yield item
             case Product():
-                yield from item.launches
+                yield from all_launches(item)
             case Served(_, stages, own):
                 every = *stages, *(own or ())
                 yield from [stage for stage in every if isinstance(stage, Launch)]

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import gc
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import fnx
+from fnx import nn
 from fnx.runtime.plan import MatmulStep, Matrices, Product
 from fnx_cuda import _cupy, blaslt_tuning, device, instructions
 from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt import WORKSPACE
+from fnx_cuda.blaslt_api import Epilogue
 from fnx_cuda.check.product_kernels import cases, product_kernels
 from fnx_cuda.check.report import Setting
 from fnx_cuda.multiply import workspace
 from fnx_cuda.products import product_launches, product_work
 from tests import cuda_emulator as emulator
 from tests.cuda.blaslt_fake import FakeBlasLt
+from tests.cuda.compare import on_device
 from tests.cuda.parts import arena, f32, got, inputs, outputs, plan, program, put
 from tests.cuda_emulator.memory import INITIALISED
 
@@ -167,6 +172,99 @@ def test_times_are_taken_by_events(emulated):
 
         assert blaslt_tuning.clock_on(current.compute)(start) > 0
         assert started == [1]
+
+
+# ---------------------------------------------------------------- epilogues
+
+
+def layer(activation):
+    return lambda x, w, b: activation(x @ w + b)
+
+
+def operands(rng, dtype):
+    shapes = (M, K), (K, N), (N,)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def wide(arrays):
+    return [np.asarray(x).astype(np.float64) for x in arrays]
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+LAYERS = [
+    (lambda x: x, lambda x: x, np.float32, Epilogue.BIAS),
+    (nn.relu, lambda x: np.maximum(x, 0), np.float32, Epilogue.RELU_BIAS),
+    (nn.relu, lambda x: np.maximum(x, 0), ml_dtypes.bfloat16, Epilogue.RELU_BIAS),
+    (nn.gelu, gelu, np.float16, Epilogue.GELU_BIAS),
+]
+
+
+@pytest.mark.parametrize("activation, want, dtype, epilogue", LAYERS)
+def test_the_library_computes_layers(
+    activation, want, dtype, epilogue, emulated, library, rng
+):
+    arrays = operands(rng, dtype)
+    x, w, b = wide(arrays)
+    tolerance = 1e-5 if dtype == np.float32 else 0.01
+    (out,) = on_device(layer(activation), *arrays)
+    np.testing.assert_allclose(
+        out.astype(np.float64), want(x @ w + b), rtol=tolerance, atol=10 * tolerance
+    )
+    # It is the last call that gave the output; the others were timed.
+    assert library.epilogues[-1] == epilogue
+    assert set(library.epilogues) == {1, epilogue}
+
+
+@pytest.mark.parametrize("activation, want, dtype, epilogue", LAYERS)
+def test_without_the_library_layers_are_kernels(
+    activation, want, dtype, epilogue, emulated, rng
+):
+    arrays = operands(rng, dtype)
+    x, w, b = wide(arrays)
+    tolerance = 1e-5 if dtype == np.float32 else 0.02
+    (out,) = on_device(layer(activation), *arrays)
+    np.testing.assert_allclose(
+        out.astype(np.float64), want(x @ w + b), rtol=tolerance, atol=10 * tolerance
+    )
+
+
+def test_a_relu_that_loses_nan_is_not_the_librarys(emulated, library, rng):
+    library.keeps_nan = False
+    x, w, b = operands(rng, np.float32)
+    x[3, 5] = np.nan
+    (out,) = on_device(layer(nn.relu), x, w, b)
+    assert np.isnan(out[3]).all() and np.isfinite(np.delete(out, 3, axis=0)).all()
+    # The library's products serve still; all that was done with its ReLU was to try it.
+    assert library.epilogues[-1] == Epilogue.DEFAULT
+
+
+def test_a_relu_that_keeps_nan_is(emulated, library, rng):
+    x, w, b = operands(rng, np.float32)
+    x[3, 5] = np.nan
+    (out,) = on_device(layer(nn.relu), x, w, b)
+    assert np.isnan(out[3]).all() and np.isfinite(np.delete(out, 3, axis=0)).all()
+    assert library.epilogues[-1] == Epilogue.RELU_BIAS
+
+
+def test_layers_in_graphs_and_loops(emulated, library, rng):
+    x, w, b = operands(rng, np.float32)
+    v = rng.standard_normal((N, K)).astype(np.float32) / 10
+
+    def rounds(x, w, b, v):
+        def one(_, x):
+            return nn.relu(x @ w + b) @ v
+
+        return fnx.lax.fori_loop(0, 4, one, x)
+
+    (out,) = on_device(rounds, x, w, b, v)
+    want = x.astype(np.float64)
+    for _ in range(4):
+        want = np.maximum(want @ w + b, 0) @ v
+    np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4 * abs(want).max())
+    assert Epilogue.RELU_BIAS in library.epilogues[-4:]
 
 
 class EmulatedDevice:
