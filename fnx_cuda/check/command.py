@@ -17,6 +17,7 @@ from typing import Any
 
 import fnx
 from fnx_cuda.check.bandwidth import bandwidth, launch_cost, products
+from fnx_cuda.check.convolutions import convolutions
 from fnx_cuda.check.models import models
 from fnx_cuda.check.order import order
 from fnx_cuda.check.product_kernels import product_kernels
@@ -35,6 +36,7 @@ QUESTIONS = {
         order,
         products,
         product_kernels,
+        convolutions,
         fourier,
         decompositions,
         models,

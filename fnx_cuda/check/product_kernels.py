@@ -2,7 +2,7 @@
 
 Each row multiplies random matrices by our kernels and by every algorithm that cuBLASLt
 offers, compares some rows of both results with float64, and takes times on the device.
-It says who computes such a product in programs. Next on the walk: `routines.py`.
+It says who computes such a product in programs. Next on the walk: `convolutions.py`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import pytest
 import fnx
 from fnx_cuda.check import command
 from fnx_cuda.check.bandwidth import CASES, copied
+from fnx_cuda.check.convolutions import LAYERS, cases, convolutions
 from fnx_cuda.check.report import Row, Setting, asked, table
 
 
@@ -27,6 +28,15 @@ def test_questions_are_answered(gpus, tmp_path, monkeypatch, capsys):
         name.replace("_", " ") for name in names
     }
     assert all(row["good"] is not False for row in rows)
+
+
+@pytest.mark.cuda
+def test_convolutions_and_layers_are_right(gpus):
+    setting = Setting(gpus[0], fnx.devices("cpu")[0], small=True)
+    rows = list(convolutions(setting))
+    # Forward and two gradients each, and the layers.
+    assert len(rows) == 3 * len(cases(small=True)) + len(LAYERS)
+    assert all(row.good and row.value > 0 for row in rows)
 
 
 def test_a_question_that_fails_is_a_row():
