@@ -29,6 +29,9 @@ from fnx_cuda.products_tile import tile_launches, work_bytes
 MOST_PHASES = 64
 """So many launches are one convolution at most."""
 
+_LEAST_OUTS = 16
+"""Of so many output features, multiplying takes longer than a copy of x."""
+
 _LAUNCH_CYCLES = 3000
 """How long it takes to start a kernel."""
 
@@ -57,7 +60,24 @@ def convolves(dtype: DType, out_dtype: DType, convolved: Convolved) -> bool:
     return tiles < fold + _LAUNCH_CYCLES
 
 
-PRODUCTS = Products(multiplies, pays, convolves, follows)
+def copies(dtype: DType, out_dtype: DType, convolved: Convolved) -> str | None:
+    """Which axis of x (and of the kernel) is made the innermost one, in copies.
+
+    Elements of 16 bits are copied to shared memory in pieces of 4 bytes or more, or
+    each by itself, which a tensor core waits for. What is summed with a whole plane, as
+    in the gradient of a kernel, keeps the order of space, and x has the batch last.
+    """
+    strides = convolved.x.strides
+    if dtype.itemsize != 2 or 1 in strides[1:3] or convolved.outs < _LEAST_OUTS:
+        return None
+    if convolved.axes[-1].window > convolved.axes[-1].count:
+        name, size = "batch", convolved.batch
+    else:
+        name, size = "features", convolved.features
+    return None if size % 8 else name
+
+
+PRODUCTS = Products(multiplies, pays, convolves, copies, follows)
 """Which matrix products and convolutions are steps on a GPU, and what follows them."""
 
 

@@ -25,6 +25,10 @@ MARGIN = 256
 """Rows and columns behind the last one that a tile may have."""
 
 
+AT_ONCE = 4
+"""So many places of windows a thread finds at once: each takes several registers."""
+
+
 @record
 class Stacked:
     """The memory of an array, and where the part of each group begins in it."""
@@ -227,6 +231,7 @@ class Windowed:
             x_along,
             y_along,
             self.is_short,
+            AT_ONCE,
             access_text(self.given, self.order, parameters),
         )
 

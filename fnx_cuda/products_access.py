@@ -33,8 +33,9 @@ class Access:
     """How a kernel of tiles moves what it multiplies.
 
     So many elements of x and y lie side by side, along k or not; 32 bits hold every
-    index, or not. `text` has the types `XSource` and `YSource`, and the functions
-    `x_source` and `y_source` that make them.
+    index, or not. A thread finds so many places `at_once`: where that takes many
+    registers, they are few. `text` has the types `XSource` and `YSource`, and the
+    functions `x_source` and `y_source` that make them.
     """
 
     x_width: int
@@ -42,6 +43,7 @@ class Access:
     x_along: bool
     y_along: bool
     is_short: bool
+    at_once: int
     text: str
 
 

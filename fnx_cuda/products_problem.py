@@ -125,6 +125,7 @@ class Problem:
             self.x.by_rows,
             not self.y.by_rows,
             self.is_short,
+            _AT_ONCE,
             _SOURCES,
         )
 
@@ -160,6 +161,9 @@ def _operand(place: Place, matrices: Matrices, rows: int, columns: int) -> Opera
         row, column = column, row
     offset, strides = matrices.offset, matrices.strides
     return Operand(place, offset, strides, rows, columns, row, column)
+
+
+_AT_ONCE = 64  # all that a thread moves of a tile
 
 
 # ---------------------------------------------------------------- text

@@ -155,7 +155,7 @@ template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
   }
   __device__ __forceinline__ static void read(
       unsigned short* tile, const Source& source, int first, int k, int end) {
-#pragma unroll
+#pragma unroll AT_ONCE
     for (int part = 0; part < COUNT; ++part) {
       const int number = threadIdx.x + part * THREADS;
       const int line = number / (LINE / WIDTH);

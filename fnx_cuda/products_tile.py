@@ -223,6 +223,7 @@ def _constants(
         "X_WIDTH": x_width,
         "Y_WIDTH": y_width,
         "OUT_WIDTH": out_width,
+        "AT_ONCE": access.at_once,
     }
     rows = [f"constexpr int {name} = {value};" for name, value in values.items()]
     # Whether the elements of an operand lie along k.

@@ -32,13 +32,16 @@ class Products:
     results of another one, `pays(stack, m, n, k)` whether they are worth a step where
     a fold in a kernel serves, too. `convolves(dtype, out_dtype, convolved)` says which
     convolutions are steps; the others are folds. Where it is `None`, convolutions are
-    made of matrix products. `follows(dtype, out_dtype, product, kernel, buffer)` says
+    made of matrix products. `copies(dtype, out_dtype, convolved)` says which axis of x
+    had better be innermost, its "batch" or its "features", where a copy of x is worth
+    it. `follows(dtype, out_dtype, product, kernel, buffer)` says
     whether a kernel that reads a product's output from a buffer can be part of it.
     """
 
     has: Callable[[DType, DType], bool]
     pays: Callable[[int, int, int, int], bool]
     convolves: Callable[[DType, DType, Convolved], bool] | None = None
+    copies: Callable[[DType, DType, Convolved], str | None] | None = None
     follows: Callable[[DType, DType, Product, Kernel, int], bool] | None = None
 
     def convolution(self, eqn: Eqn) -> tuple[DType, DType, Convolved] | None:

@@ -369,6 +369,11 @@ class PlanBuilder:
         found = self.fused.products.convolution(self._eqn)
         return None if found is None else found[2]
 
+    def innermost(self, x: Value, convolved: Convolved) -> str | None:
+        """The axis of x that the backend wants innermost, so much that it is copied."""
+        copies, (out,) = self.fused.products.copies, self.outputs
+        return None if copies is None else copies(x.dtype, out.dtype, convolved)
+
     def convolve(
         self, x: Value, kernel: Value, convolved: Convolved, tf32: bool
     ) -> None:

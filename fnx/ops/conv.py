@@ -320,6 +320,13 @@ class _Convolution(Primitive):
         convolved = plan.convolution()
         if convolved is not None:
             tf32 = lhs.type.dtype == dtypes.float32 and is_coarse(precision)
+            innermost = plan.innermost(lhs, convolved)
+            if innermost is not None:
+                turned, of_lhs, of_rhs = convolution.with_innermost(innermost)
+                lhs = plan.permuted(lhs, of_lhs)
+                if of_rhs != tuple(range(len(of_rhs))):
+                    rhs = plan.permuted(rhs, of_rhs)
+                convolved = turned.numbers(lhs.type.shape, rhs.type.shape)
             plan.convolve(lhs, rhs, convolved, tf32)
             return
         add_dense(plan, lhs, rhs, convolution, precision)

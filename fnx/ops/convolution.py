@@ -115,11 +115,32 @@ class Convolution:
             Layout(0, (each * of_rhs[outs], *kernel)),
         )
 
+    def with_innermost(self, axis: str) -> tuple[Convolution, Ints, Ints]:
+        """That of lhs with its "batch" or "features" last; the orders of both's axes.
+
+        With the features last those of rhs are, too. The others stay in their order.
+        """
+        (batch, feature, *_), (_, ins, *_), _ = self.dims
+        of_rhs = tuple(range(len(self.dims.rhs_spec)))
+        if axis == "features":
+            of_lhs, of_rhs = _last(feature, of_rhs), _last(ins, of_rhs)
+        else:
+            of_lhs = _last(batch, of_rhs)
+        pairs = zip(self.dims[:2], (of_lhs, of_rhs), strict=True)
+        specs = [tuple([order.index(d) for d in spec]) for spec, order in pairs]
+        turned = ConvDimensionNumbers(specs[0], specs[1], self.dims.out_spec)
+        return replace(self, dims=turned), of_lhs, of_rhs
+
     def grouped(self, count: int) -> Convolution:
         """So many of them beside each other, each with its own operands."""
         if self.batch_groups > 1:
             return replace(self, batch_groups=count * self.batch_groups)
         return replace(self, feature_groups=count * self.feature_groups)
+
+
+def _last(axis: int, order: Ints) -> Ints:
+    """An order of axes with one of them last."""
+    return (*[d for d in order if d != axis], axis)
 
 
 def check_convolution(

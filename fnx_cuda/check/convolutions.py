@@ -38,11 +38,11 @@ LAYERS = ("relu", "float32"), ("relu", "bfloat16"), ("gelu", "bfloat16")
 class ConvolutionCase:
     """A convolution of square images by windows of three by three."""
 
+    dtype: str
     batch: int
     size: int
     features: int
     outs: int
-    dtype: str
     stride: int = 1
     groups: int = 1
     last: bool = True
@@ -92,20 +92,20 @@ class ConvolutionCase:
 
 def cases(small: bool) -> tuple[ConvolutionCase, ...]:
     """Layers of a ResNet in each dtype, in both orders of axes, with groups."""
+    sizes, wide = [(64, 56, 64, 64), (64, 14, 256, 256)], (64, 28, 128, 128)
+    dtypes = ["float32", "bfloat16", "float16"]
     if small:
-        sizes, wide, dtypes = ((2, 9, 24, 32),), (4, 20, 16, 64), ("float32",)
-    else:
-        sizes, wide = ((64, 56, 64, 64), (64, 14, 256, 256)), (64, 28, 128, 128)
-        dtypes = "float32", "bfloat16", "float16"
-    found = [ConvolutionCase(*size, dtype) for size in sizes for dtype in dtypes]
+        sizes, wide, dtypes = [(2, 9, 24, 32)], (4, 20, 16, 64), dtypes[:1]
+    found = list[ConvolutionCase]()
     for dtype in dtypes:
+        found += [ConvolutionCase(dtype, *size) for size in sizes]
         found += [
-            ConvolutionCase(*wide, dtype, stride=2),
-            ConvolutionCase(*wide, dtype, last=False),
-            ConvolutionCase(*wide, dtype, groups=4),
+            ConvolutionCase(dtype, *wide, stride=2),
+            ConvolutionCase(dtype, *wide, last=False),
+            ConvolutionCase(dtype, *wide, groups=4),
         ]
     if not small:
-        found.append(ConvolutionCase(*sizes[1], "float64"))
+        found.append(ConvolutionCase("float64", *wide))
     return tuple(found)
 
 

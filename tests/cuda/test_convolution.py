@@ -310,6 +310,37 @@ def test_single_elements_are_matrix_products():
     assert kinds(strided, x, w) == [ConvolutionStep]
 
 
+@named("groups", [1, 2])
+def test_16_bit_operands_with_features_first_are_copied(groups):
+    run = layer(DIMS[1], feature_group_count=groups)
+    arrays = [
+        fnx.ShapeDtypeStruct(x.shape, dtypes.bfloat16)
+        for x in tall(DIMS[1], 32, 64, 64, 28, groups)
+    ]
+    *copied, step = steps(run, *arrays)
+    assert [type(each) for each in copied] == [KernelStep, KernelStep]
+    convolved = step.convolved
+    assert convolved.x.strides[2] == convolved.kernel.strides[2] == 1
+    assert convolved.out.strides[-1] == 1
+
+    def loss(w, x):
+        return fnp.sum(run(x, w).astype(fnp.float32) ** 2)
+
+    found = steps(fnx.grad(loss), *arrays[::-1])
+    # Windows of the kernel's gradient are whole planes: x has its features, which are
+    # the batch there, last.
+    last = [step for step in found if type(step) is ConvolutionStep][-1]
+    assert last.convolved.x.strides[1] == 1 and last.convolved.axes[0].window == 28
+    # Three features are not worth a copy, and wider numbers need none.
+    few = [
+        fnx.ShapeDtypeStruct(s, dtypes.bfloat16)
+        for s in ((32, 3, 28, 28), (64, 3, 3, 3))
+    ]
+    assert kinds(layer(DIMS[1]), *few) == [ConvolutionStep]
+    wide = tall(DIMS[1], 32, 64, 64, 28, groups)
+    assert kinds(run, *wide) == [ConvolutionStep]
+
+
 def test_depthwise_convolutions_fuse():
     x, w = tall(DIMS[0], 32, 64, 64, 28, groups=64)
     run = layer(DIMS[0], feature_group_count=64)
@@ -374,10 +405,14 @@ def test_derivatives_and_batches(gpu, rng):
     close(fnx.grad(lambda x, w: fnp.sum(second(x, w) ** 2)), gpu, x, w, rtol=1e-4)
 
 
-@named("dtype", [np.float16, "bfloat16"])
-def test_16_bit_layers(dtype, gpu, rng):
-    run = layer(DIMS[0])
+@named(
+    "dims, dtype", [(DIMS[0], np.float16), (DIMS[0], "bfloat16"), (DIMS[1], "bfloat16")]
+)
+def test_16_bit_layers(dims, dtype, gpu, rng):
+    run = layer(dims)
     x, w = normal(rng, 8, 20, 20, 16), normal(rng, 3, 3, 16, 24)
+    if dims == DIMS[1]:
+        x, w = x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1)
 
     def loss(x, w):
         x, w = x.astype(dtype), w.astype(dtype)

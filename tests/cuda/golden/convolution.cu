@@ -77,6 +77,7 @@ constexpr int STAGES = 3;
 constexpr int X_WIDTH = 8;
 constexpr int Y_WIDTH = 8;
 constexpr int OUT_WIDTH = 2;
+constexpr int AT_ONCE = 4;
 constexpr bool X_ALONG = true;
 constexpr bool Y_ALONG = false;
 typedef int Index;
@@ -281,7 +282,7 @@ template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
   }
   __device__ __forceinline__ static void read(
       unsigned short* tile, const Source& source, int first, int k, int end) {
-#pragma unroll
+#pragma unroll AT_ONCE
     for (int part = 0; part < COUNT; ++part) {
       const int number = threadIdx.x + part * THREADS;
       const int line = number / (LINE / WIDTH);

@@ -48,6 +48,7 @@ constexpr int PAD = 4;
 constexpr int X_WIDTH = 4;
 constexpr int Y_WIDTH = 4;
 constexpr int OUT_WIDTH = 4;
+constexpr int AT_ONCE = 64;
 constexpr bool X_ALONG = true;
 constexpr bool Y_ALONG = false;
 typedef int Index;
