@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
-from fnx.errors import AxisError, DTypeError, ShapeError
+from fnx.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from tests.cases import BAD_CASES, CASES, BadCase, Case
 from tests.cases_arithmetic import numbers
 
@@ -150,6 +150,16 @@ for _shape, _dtype, _axis in [
             {"shape": _shape, "dtype": _dtype, "axis": _axis},
         )
     )
+
+# What it is on the CPU it is on every platform that has no place of its own.
+CASES.append(
+    Case(
+        "platform_index",
+        "default",
+        lambda rng: (),
+        {"platforms": ("tpu", "rocm"), "default": True},
+    )
+)
 
 # ---------------------------------------------------------------- slice and pad
 
@@ -438,4 +448,13 @@ _bad(
     shape=(-2,),
     dtype=dtypes.int32,
     axis=0,
+)
+_bad(
+    "platform_index",
+    "nothing",
+    lambda rng: (),
+    ArgumentError,
+    "nothing to choose",
+    platforms=(),
+    default=False,
 )

@@ -26,8 +26,12 @@ from fnx.api.jit import jit_is_disabled
 from fnx.api.threaded import branch_with_refs
 from fnx.control.cond import cond as cond_
 from fnx.core.frames import Cell, discovering, entered, read, write_all
+from fnx.core.trace import tracing
 from fnx.ops.elementwise import clamp, convert, ne
 from fnx.ops.families import literal
+from fnx.ops.platform import place_of, platform_index
+from fnx.runtime.backend import device_platforms
+from fnx.runtime.device import devices_of, where
 
 _NOTHING: Any = object()
 
@@ -102,21 +106,26 @@ def platform_dependent(
 ) -> Any:
     """The result of the function for the platform that the program runs on.
 
-    Platforms are named as keywords (`cpu=`, `cuda=`); `default` serves all others.
+    Platforms are named as keywords (`cpu=`; `cuda=` or `gpu=`); `default` serves all
+    others. Outside of transformed functions that is where the arguments are, and only
+    the function that is chosen is called. Inside, all of them are traced if there are
+    other devices than CPUs, and their results must agree as those of `switch`.
     Raises `ArgumentError` where no function serves.
 
     >>> import fnx
     >>> fnx.lax.platform_dependent(2.0, cpu=lambda x: x + 1, default=lambda x: x)
     3.0
     """
-    function = per_platform.get("cpu", default)
-    if function is None:
-        given = ", ".join(sorted(per_platform)) or "none"
-        raise errors.ArgumentError(
-            f"platform_dependent: no function for the platform cpu, and no default; "
-            f"platforms given: {given}"
-        )
-    return function(*args)
+    functions = [*per_platform.values(), *([] if default is None else [default])]
+    names, has_default = tuple(per_platform), default is not None
+    if not tracing():
+        placement = where(tree.leaves(args))
+        backend = "cpu" if placement is None else placement.device.backend
+        return functions[place_of(backend, names, has_default)](*args)
+    if not any(map(devices_of, device_platforms())):
+        return functions[place_of("cpu", names, has_default)](*args)
+    index = platform_index(platforms=names, default=has_default)
+    return _choose("platform_dependent", index, tuple(functions), args)
 
 
 def _operands(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:

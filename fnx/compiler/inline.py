@@ -17,24 +17,31 @@ def inline(
     program: Program,
     products: Products = BLAS,
     kept: Callable[[Eqn], bool] | None = None,
+    backend: str = "cpu",
 ) -> Program:
     """The program with every held program that may be inlined written out.
 
     Equations that are `kept` stay as they are, and so do the convolutions that a
-    backend computes as such.
+    backend computes as such. What depends on the backend alone is put in.
     """
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
-    outputs = _Inliner(products, kept).expand(program, env, eqns, None)
+    outputs = _Inliner(products, kept, backend).expand(program, env, eqns, None)
     return Program(program.inputs, tuple(eqns), outputs)
 
 
 class _Inliner:
-    """What stays as it is while programs are written out."""
+    """What stays as it is while programs are written out, and for which backend."""
 
-    def __init__(self, products: Products, kept: Callable[[Eqn], bool] | None) -> None:
+    def __init__(
+        self,
+        products: Products,
+        kept: Callable[[Eqn], bool] | None,
+        backend: str,
+    ) -> None:
         self.products = products
         self.kept = kept
+        self.backend = backend
 
     def expand(
         self,
@@ -50,6 +57,10 @@ class _Inliner:
         for eqn in program.eqns:
             source = _located(eqn.source, holder)
             inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
+            value = eqn.primitive.on_backend(self.backend, **eqn.params)
+            if value is not None:
+                env[eqn.outputs[0]] = value
+                continue
             stays = self.kept is not None and self.kept(eqn)
             body = None if stays else eqn.primitive.body(**eqn.params)
             if body is None:

@@ -26,12 +26,13 @@ def plan_program(
     program: Program,
     schedule: Schedule = schedule,
     products: Products = BLAS,
+    backend: str = "cpu",
 ) -> Plan:
     """Every pass of the compiler for a backend.
 
     That is how its kernels are scheduled, and which matrix products it has.
     """
-    plan = _planned(program, schedule, products, None)
+    plan = _planned(program, schedule, products, backend, None)
     _show(3, "plan", plan)
     for kernel in plan.kernels:
         _show(4, "kernel", kernel_text(kernel))
@@ -42,14 +43,16 @@ def _planned(
     program: Program,
     schedule: Schedule,
     products: Products,
+    backend: str,
     carry: tuple[int, int] | None,
 ) -> Plan:
-    flat = checked(inline(program, products), "inline", program, weak=False)
+    inlined = inline(program, products, backend=backend)
+    flat = checked(inlined, "inline", program, weak=False)
     clean = checked(simplify(flat), "simplify", flat, weak=False)
     _show(2, "program", clean)
 
     def held(program: Program, first: int, count: int) -> Plan:
-        return _planned(program, schedule, products, (first, count))
+        return _planned(program, schedule, products, backend, (first, count))
 
     return make_plan(fuse(clean, schedule, products), held, carry)
 

@@ -18,7 +18,7 @@ from fnx import errors
 from fnx.core.faults import Fault
 from fnx.core.layout import Convolved, Layout
 from fnx.core.links import Links, aligned
-from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
+from fnx.core.program import Atom, Eqn, Literal, Program, Var, sub_programs
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 
@@ -164,6 +164,10 @@ class Primitive:
 
     def body(self, **params: Any) -> Program | None:
         """The program that an equation stands for, if the compiler may inline it."""
+        return None
+
+    def on_backend(self, backend: str, **params: Any) -> Literal | None:
+        """The output, if it is known as soon as it is known where the program runs."""
         return None
 
     def acts(self, eqn: Eqn) -> bool:

@@ -94,7 +94,7 @@ def plan_for(program: Program, name: str) -> Plan:
     if name == "cpu":
         return plan_program(program)
     target = device_backend(name)
-    return plan_program(program, target.schedule, target.products)
+    return plan_program(program, target.schedule, target.products, name)
 
 
 def inlined_for(
@@ -102,7 +102,7 @@ def inlined_for(
 ) -> Program:
     """A program as the compiler of a backend sees it, but for equations to be kept."""
     products = BLAS if name == "cpu" else device_backend(name).products
-    return inline(program, products, kept)
+    return inline(program, products, kept, name)
 
 
 def stage_text(plan: Plan, stage: str, name: str) -> str:
