@@ -317,3 +317,35 @@ def test_the_names_of_lax():
 def test_errors_name_the_argument(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+def test_bessel_jn_begins_where_it_is_told():
+    x = np.array([0.0, 1e-30, 1e-9, 0.3, -2.5, 7.0])
+    for count in (60, 300):
+        want = np.stack([scipy.special.jv(n, x) for n in range(4)])
+        np.testing.assert_allclose(
+            special.bessel_jn(x, v=3, n_iter=count), want, 1e-11, 1e-15
+        )
+    few = special.bessel_jn(np.array([0.5, 20.0]), v=1, n_iter=10)
+    # 10 terms are enough for 0.5, and by far too few for 20.
+    np.testing.assert_allclose(few[:, 0], scipy.special.jv([0, 1], 0.5), 1e-9)
+    assert abs(few[0, 1] - scipy.special.jv(0, 20.0)) > 1e-3
+    slope = fnx.grad(lambda x: special.bessel_jn(x, v=0, n_iter=40)[0])(1.5)
+    np.testing.assert_allclose(slope, -scipy.special.jv(1, 1.5), 1e-5)
+    with pytest.raises(errors.OptionError, match="less than v=5"):
+        special.bessel_jn(1.0, v=5, n_iter=4)
+
+
+def test_log_ndtr_cuts_its_series_where_it_is_told():
+    x = np.array([-1000.0, -50.0, -21.0, -19.0, 0.5])
+    exact = scipy.special.log_ndtr(x)
+    np.testing.assert_allclose(special.log_ndtr(x), exact, 1e-14)
+    found = {n: np.asarray(special.log_ndtr(x, series_order=n)) for n in (0, 1, 2, 8)}
+    for n, value in found.items():
+        np.testing.assert_array_equal(value[3:], special.log_ndtr(x)[3:])
+        # The error is about the first term that is left out.
+        term = float(np.prod(np.arange(1, 2 * n + 2, 2.0))) / x[:3] ** (2 * n + 2)
+        assert (abs(value[:3] - exact[:3]) < 1.1 * term + 1e-12).all()
+    assert abs(found[0][2] - exact[2]) > 1e-3
+    slope = fnx.grad(lambda x: special.log_ndtr(x, series_order=8))(-30.0)
+    np.testing.assert_allclose(slope, 30.033, 1e-4)

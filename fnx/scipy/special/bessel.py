@@ -9,11 +9,12 @@ from __future__ import annotations
 from fnx import errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
+from fnx.numpy.creation import full_like
 from fnx.numpy.joining import stack
 from fnx.numpy.operands import ArrayLike, as_array
 from fnx.ops import elementwise as ops
 from fnx.ops import special
-from fnx.ops.arithmetic import mul
+from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.parts import complex_
 from fnx.scipy.special.operands import array, arrays
 
@@ -62,8 +63,9 @@ def i1e(x: ArrayLike) -> Array:
 def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
     """The Bessel functions J_0(z) … J_v(z) along a new first axis, for an int v >= 0.
 
-    As many terms are taken as z needs, so that `n_iter`, their number in JAX, must be a
-    positive integer but changes nothing.
+    As many terms are taken as z needs, if `n_iter` is 50, the default; with another
+    `n_iter` the recurrence begins at the term of that number, as in JAX: it needs to be
+    larger than z, and large enough for the precision.
 
     >>> bessel_jn(0.0, v=1).tolist()
     [1.0, 0.0]
@@ -77,7 +79,47 @@ def bessel_jn(z: ArrayLike, *, v: int, n_iter: int = 50) -> Array:
         raise errors.OptionError(
             f"bessel_jn: n_iter must be a positive Python integer, got {n_iter!r}"
         )
-    return stack([special.bessel_j(value, order=n) for n in range(v + 1)])
+    if n_iter == _ALL_TERMS:
+        return stack([special.bessel_j(value, order=n) for n in range(v + 1)])
+    if n_iter < v:
+        raise errors.OptionError(f"bessel_jn: n_iter={n_iter} is less than v={v}")
+    return stack(_downwards(value, v, n_iter))
+
+
+# Stands for as many terms as are needed.
+_ALL_TERMS = 50
+
+
+# Where the recurrence has larger values, it goes on with smaller ones in proportion.
+_LARGE = 1e15
+
+
+def _downwards(z: Array, v: int, first: int) -> list[Array]:
+    """J_0(z) … J_v(z) by J_(k-1) = 2k/z J_k - J_(k+1) from k = `first` on (Miller).
+
+    The values are in proportion; J_0 + 2 J_2 + 2 J_4 + … is 1. Next to 0 they would
+    overflow, and are computed as by `bessel_j`.
+    """
+    tiny = ops.lt(ops.abs(z), 1e-18)
+    safe = select(tiny, 1, z)
+    nothing = full_like(safe, 0)
+    # The last two values, the sum, and what is wanted.
+    kept = [nothing, full_like(safe, 1), nothing, *[nothing] * (v + 1)]
+    for k in range(first, -1, -1):
+        after, here, total, *found = kept
+        if k <= v:
+            found[k] = here
+        if k % 2 == 0:
+            total = add(total, mul(here, 2.0 if k else 1.0))
+        before = sub(mul(ops.div(here, safe), 2.0 * k), after)
+        fits = ops.lt(ops.abs(before), _LARGE)
+        scale = select(fits, full_like(safe, 1), 1 / _LARGE)
+        kept = [mul(x, scale) for x in (here, before, total, *found)]
+    _, _, total, *found = kept
+    return [
+        select(tiny, special.bessel_j(z, order=n), ops.div(x, total))
+        for n, x in enumerate(found)
+    ]
 
 
 @becomes_native

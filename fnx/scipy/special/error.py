@@ -12,10 +12,11 @@ import math
 from fnx import dtypes, errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
+from fnx.numpy.creation import full_like
 from fnx.numpy.operands import ArrayLike, as_array, cast
 from fnx.ops import elementwise as ops
 from fnx.ops import special
-from fnx.ops.arithmetic import mul, neg, select, sub
+from fnx.ops.arithmetic import add, mul, neg, select, sub
 from fnx.scipy.special.operands import array, arrays
 
 
@@ -112,8 +113,9 @@ def ndtri(p: ArrayLike) -> Array:
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
     """log(ndtr(x)), precise in both tails, and so are its derivatives.
 
-    `series_order` is that of an asymptotic series elsewhere. Here nothing is cut off:
-    every order from 0 to 30 is taken, others raise, and the result is the same.
+    Nothing is cut off if `series_order` is 3, the default. Another one, from 0 to 30,
+    is that of the asymptotic series which JAX takes far on the left: below -10, or -20
+    for float64. Others raise.
 
     >>> log_ndtr(0.0).item()
     -0.6931471824645996
@@ -123,7 +125,31 @@ def log_ndtr(x: ArrayLike, series_order: int = 3) -> Array:
             "log_ndtr: series_order must be a Python integer from 0 to 30, got "
             f"{series_order!r}"
         )
-    return log_of_ndtr(array("log_ndtr", x=x))
+    value = array("log_ndtr", x=x)
+    exact = log_of_ndtr(value)
+    if series_order == _NOTHING_CUT:
+        return exact
+    far = ops.lt(value, -20 if value.dtype == dtypes.float64 else -10)
+    safe = select(far, value, -20)
+    return select(far, _far_series(safe, series_order), exact)
+
+
+_NOTHING_CUT = 3
+
+
+def _far_series(x: Array, order: int) -> Array:
+    """log(ndtr(x)) far on the left: of 1 - 1/x² + 3/x⁴ - 15/x⁶ …, `order` terms."""
+    terms = [1.0]
+    for n in range(1, order + 1):
+        terms.append(-terms[-1] * (2 * n - 1))
+    step, total = ops.div(1, ops.square(x)), full_like(x, 0)
+    for term in terms[::-1]:
+        total = add(mul(total, step), term)
+    bell = mul(ops.square(x), -0.5)
+    return sub(add(bell, ops.log(total)), add(ops.log(neg(x)), _LOG_ROOT_2PI))
+
+
+_LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_of_ndtr(value: Array) -> Array:
