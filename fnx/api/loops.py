@@ -447,7 +447,7 @@ def fori_loop(
     Where both bounds are known while tracing it is a `scan`, and `unroll` and
     `checkpoint` are those of `scan`; otherwise a `while_loop`, and `max_steps` and
     `checkpoint` are those of `while_loop`. Bounds are integer scalars; `i` has their
-    dtype, int32 for Python integers.
+    type, that of a Python integer if both are: it takes the dtype of what it meets.
 
     Raises what `while_loop` raises, `DTypeError` for bounds that are no integers, and
     `ArgumentError` for `unroll` where a bound is traced.
@@ -465,6 +465,7 @@ def fori_loop(
     if not (isinstance(lower, Tracer) or isinstance(upper, Tracer)):
         count = max(int(upper) - int(lower), 0)
         offsets = iota(shape=(count,), dtype=begin.dtype, axis=0)
+        offsets = cast_to(offsets, begin.type.with_shape((count,)))
         index = add(offsets, broadcast_in_dim(begin, shape=(count,), dims=()))
         rows = Operand.of("fori_loop", "i", index)
         pace = Pace(
@@ -513,8 +514,8 @@ def _bounds(lower: Any, upper: Any) -> tuple[Array, Array]:
                 f"fori_loop: {name} must be an integer, got {array.type}"
             )
         arrays.append(array)
-    dtype, _ = dtypes.promote(*[(x.type.dtype, x.type.weak) for x in arrays])
-    begin, end = [cast_to(x, ArrayType((), dtype)) for x in arrays]
+    dtype, weak = dtypes.promote(*[(x.type.dtype, x.type.weak) for x in arrays])
+    begin, end = [cast_to(x, ArrayType((), dtype, weak)) for x in arrays]
     return begin, end
 
 

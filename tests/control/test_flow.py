@@ -97,6 +97,25 @@ def test_python_numbers_take_the_dtype_that_they_become():
     assert lax.fori_loop(0, 3, lambda i, v: v + i, 0).dtype == np.int32
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "float16"])
+def test_an_index_between_python_bounds_takes_the_dtype_of_what_it_meets(dtype):
+    def total(n, start=0):
+        return lax.fori_loop(start, n, lambda i, v: v + i, np.zeros((), dtype))
+
+    with fnx.disable_jit():
+        assert total(4).dtype == dtype
+    for run in (total, fnx.jit(total), fnx.jit(total, static_argnums=0)):
+        assert run(4).dtype == dtype and run(4).item() == 6
+    assert fnx.jit(total)(4, 1).dtype == dtype
+
+
+def test_an_index_between_bounds_with_a_dtype_has_it():
+    found = lax.fori_loop(np.uint8(1), np.uint8(4), lambda i, v: v * i, np.uint8(1))
+    assert found.dtype == np.uint8 and found.item() == 6
+    with pytest.raises(errors.ShapeError, match="returns i32"):
+        lax.fori_loop(np.int32(0), 3, lambda i, v: v + i, np.int8(0))
+
+
 def test_carries_that_change_places():
     def swap(carry, _):
         a, b, c = carry
