@@ -195,6 +195,9 @@ _TRACED = ("numpy_dtype_promotion", "numpy_rank_promotion", "default_matmul_prec
 # What is called, without arguments, after an option has another value.
 changed: dict[str, Callable[[], None]] = {}
 
+# What `Config.update` sets that is no option, since it is scoped: by its name.
+scoped: dict[str, Callable[[Any], None]] = {}
+
 
 class Config:
     """The options of this process; reading one is a plain attribute access.
@@ -267,6 +270,29 @@ class Config:
         finally:
             for name, value in before.items():
                 setattr(self, name, value)
+
+    def update(self, name: str, val: Any) -> None:
+        """Set an option by its name, with "jax_" before it or not.
+
+        For scripts that say `config.update("jax_enable_x64", True)`: that and
+        "jax_disable_jit" hold from there on in this thread, "jax_platforms" and
+        "jax_platform_name" give the default device. Raises `OptionError` for names
+        that are not known, and what assigning the option raises.
+
+        >>> from fnx.config import config
+        >>> config.update("jax_debug_nans", False)
+        """
+        short = name.removeprefix("jax_")
+        if short in scoped:
+            if type(val) is not bool:
+                raise ArgumentError(
+                    f"fnx.config.update: {name} takes bool, got {val!r}"
+                )
+            scoped[short](val)
+        elif short in ("platforms", "platform_name"):
+            self.default_device = val.split(",")[0] if val else None
+        else:
+            setattr(self, short, val)
 
     def _option(self, name: str) -> Option:
         return OPTIONS[self._known(name)]

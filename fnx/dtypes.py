@@ -17,6 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fnx.config import scoped
 from fnx.errors import ArgumentError, DTypeError, OptionError
 
 DType = np.dtype[Any]
@@ -191,6 +192,9 @@ def default_dtypes(bits: int) -> Iterator[None]:
         yield
     finally:
         default_bits_variable.reset(token)
+
+
+scoped["enable_x64"] = lambda enable: default_bits_variable.set(64 if enable else 32)
 
 
 def default_int() -> DType:

@@ -38,7 +38,7 @@ from fnx.api.static import (
     check_hashable,
     read_options,
 )
-from fnx.config import config, traced_options
+from fnx.config import config, scoped, traced_options
 from fnx.control.call import call
 from fnx.core import hooks
 from fnx.core.array import Array
@@ -583,6 +583,9 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
         yield
     finally:
         _disabled.reset(token)
+
+
+scoped["disable_jit"] = _disabled.set
 
 
 def jit_is_disabled() -> bool:

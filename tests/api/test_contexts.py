@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import warnings
 
 import numpy as np
@@ -10,7 +11,13 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import lax
-from fnx.errors import DTypeError, OptionError, RecompileError, ShapeError
+from fnx.errors import (
+    ArgumentError,
+    DTypeError,
+    OptionError,
+    RecompileError,
+    ShapeError,
+)
 
 X, H = np.ones(3, "f4"), np.ones(3, "f2")
 M = np.ones((2, 3), "f4")
@@ -76,6 +83,37 @@ def test_precision_of_products_that_ask_for_none(name, meant):
     assert "highest" in text
     with pytest.raises(OptionError, match="default_matmul_precision"):
         fnx.default_matmul_precision("exact").__enter__()
+
+
+def test_scripts_set_options_by_the_names_of_jax():
+    config = fnx.config
+
+    def script():
+        config.update("jax_enable_x64", True)
+        wide = fnp.zeros(2).dtype, fnx.jit(lambda: fnp.arange(2))().dtype
+        config.update("jax_enable_x64", False)
+        config.update("jax_disable_jit", True)
+        plain = fnx.jit(lambda x: x if x > 0 else -x)(-2.0)
+        config.update("jax_disable_jit", False)
+        return wide, plain, fnp.zeros(2).dtype
+
+    # In a context of its own, so that a failure does not reach the other tests.
+    (wide, plain, narrow) = contextvars.copy_context().run(script)
+    assert wide == ("float64", "int64") and plain == 2.0 and narrow == "float32"
+    with config.override(debug_nans=False, default_device=None):
+        config.update("jax_debug_nans", True)
+        assert config.debug_nans
+        config.update("debug_nans", False)
+        assert not config.debug_nans
+        for name in ("jax_platforms", "jax_platform_name"):
+            config.update(name, "cpu,cuda")
+            assert config.default_device == "cpu"
+            config.update(name, "")
+            assert config.default_device is None
+    with pytest.raises(OptionError, match="no option 'threefry'"):
+        config.update("jax_threefry", True)
+    with pytest.raises(ArgumentError, match="jax_enable_x64 takes bool"):
+        config.update("jax_enable_x64", 1)
 
 
 def test_native_calls_do_not_outlive_an_option():
