@@ -114,6 +114,70 @@ def test_nan_and_bool_extremes():
     np.testing.assert_array_equal(found, np.broadcast_to(flags.any(0), (4, 5)))
 
 
+def _with_jvp():
+    f = fnx.custom_jvp(lambda x: lax.psum(x, "i"))
+    f.defjvp(lambda p, t: (f(*p), 3 * lax.pmean(t[0], "i")))
+    return f
+
+
+def _with_vjp():
+    f = fnx.custom_vjp(lambda x: lax.psum(x, "i"))
+    f.defvjp(
+        lambda x: (lax.psum(x, "i"), lax.axis_size("i")),
+        lambda size, ct: (3 * lax.psum(ct, "i") / size,),
+    )
+    return f
+
+
+def _with_symbolic_vjp():
+    f = fnx.custom_vjp(lambda x: lax.psum(x, "i"))
+    f.defvjp(
+        lambda x: (lax.psum(x.value, "i"), None),
+        lambda _, ct: (3 * lax.pmean(ct, "i"),),
+        symbolic_zeros=True,
+    )
+    return f
+
+
+def _with_transpose():
+    """3 times the mean; the function is of another slope than its rule says."""
+    return fnx.custom_rule(
+        lambda x: lax.psum(x, "i"), transpose=lambda ct: (3 * lax.pmean(ct, "i"),)
+    )
+
+
+def _with_batch_rule():
+    f = fnx.custom_batching.custom_vmap(lambda x: 3 * lax.pmean(x, "i"))
+    f.def_vmap(lambda size, mapped, x: (3 * lax.pmean(x, "i"), mapped[0]))
+    return lambda x: fnx.vmap(f)(x)
+
+
+@pytest.mark.parametrize("around", ["plain", "jit", "checkpoint", "scan", "vmap"])
+@pytest.mark.parametrize("over", ["vmap", "pmap"])
+@pytest.mark.parametrize(
+    "made",
+    [_with_jvp, _with_vjp, _with_symbolic_vjp, _with_transpose, _with_batch_rule],
+)
+def test_rules_of_functions_meet_the_other_replicas(made, over, around):
+    """Rules are traced when the function is derived, outside of the axis."""
+    f = made()
+    inner = {
+        "plain": f,
+        "jit": fnx.jit(f),
+        "checkpoint": fnx.checkpoint(f),
+        "scan": lambda x: lax.scan(lambda c, _: (f(c), None), x, length=1)[0],
+        "vmap": lambda x: fnx.vmap(f)(x[None])[0],
+    }[around]
+    outer = fnx.pmap(inner, "i") if over == "pmap" else fnx.vmap(inner, axis_name="i")
+    x = random(4, 5)
+    weights = random(4, 5, seed=1)
+    got = fnx.grad(lambda x: (outer(x) * weights).sum())(x)
+    np.testing.assert_allclose(got, np.stack([3 * weights.mean(0)] * 4), rtol=1e-5)
+    _, got = fnx.jvp(outer, (x,), (weights,))
+    want = weights.sum(0) if made is _with_transpose else 3 * weights.mean(0)
+    np.testing.assert_allclose(got, np.stack([want] * 4), rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", [n for n in COLLECTIVES if n != "axis_index"])
 def test_gradients_inside_and_outside(name):
     x = random(4, 4, 3)

@@ -15,6 +15,7 @@ from typing import Any
 from fnx import dtypes, errors
 from fnx.control.call import call, check_arguments, chosen, spread
 from fnx.control.held import filled, instantiated, new_vars, parted
+from fnx.core.axes import bound_axes, rebound
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn, Program
@@ -35,14 +36,16 @@ from fnx.transforms.transpose import transpose_program
 class Rule:
     """A program that is made when it is first asked for; equal only to itself.
 
-    A `masked` rule has one for every mask of what is not zero.
+    A `masked` rule has one for every mask of what is not zero. Named axes are those
+    that are bound where the rule is made, since the program may be asked for later.
     """
 
-    __slots__ = ("_make", "_programs", "masked")
+    __slots__ = ("_axes", "_make", "_programs", "masked")
 
     def __init__(self, make: Callable[[Mask], Program], masked: bool = False) -> None:
         self._make: Callable[[Mask], Program] | None = make
         self._programs: dict[Mask, Program] = {}
+        self._axes = bound_axes()
         self.masked = masked
 
     def program(self, mask: Mask) -> Program:
@@ -50,7 +53,8 @@ class Rule:
         key = mask if self.masked else ()
         if key not in self._programs:
             assert self._make is not None
-            self._programs[key] = self._make(mask)
+            with rebound(self._axes):
+                self._programs[key] = self._make(mask)
             if not self.masked:
                 self._make = None  # whatever it captured is free
         return self._programs[key]

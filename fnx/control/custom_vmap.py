@@ -22,6 +22,7 @@ from fnx.control.call import (
 )
 from fnx.control.held import either, parted, with_tangents
 from fnx.control.rounds import lifted
+from fnx.core.axes import bound_axes, rebound
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.reference import run_reference
@@ -37,19 +38,24 @@ Batched = tuple[Program, Mask]
 
 
 class BatchRule:
-    """Makes batched programs when they are first asked for; equal only to itself."""
+    """Makes batched programs when they are first asked for; equal only to itself.
 
-    __slots__ = ("_make", "_programs")
+    Named axes are those that are bound where the rule is made.
+    """
+
+    __slots__ = ("_axes", "_make", "_programs")
 
     def __init__(self, make: Callable[[int, Mask], Batched]) -> None:
         self._make = make
         self._programs: dict[tuple[int, Mask], Batched] = {}
+        self._axes = bound_axes()
 
     def program(self, size: int, mapped: Mask) -> Batched:
         """The program for so many members, and for the inputs that have the axis."""
         key = size, mapped
         if key not in self._programs:
-            self._programs[key] = self._make(size, mapped)
+            with rebound(self._axes):
+                self._programs[key] = self._make(size, mapped)
         return self._programs[key]
 
     def __repr__(self) -> str:

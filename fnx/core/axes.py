@@ -49,6 +49,23 @@ def bound_axis(name: Hashable, size: int) -> Iterator[None]:
         hooks.busy.pop()
 
 
+@contextmanager
+def rebound(bound: tuple[tuple[Hashable, int], ...]) -> Iterator[None]:
+    """A context in which these axes are bound and no others.
+
+    What is traced later than the function that it belongs to sees the axes of that
+    function (`bound_axes` there).
+    """
+    before = _bound.axes
+    hooks.busy.append(None)
+    _bound.axes = bound
+    try:
+        yield
+    finally:
+        _bound.axes = before
+        hooks.busy.pop()
+
+
 def bound_axes() -> tuple[tuple[Hashable, int], ...]:
     """The (name, size) pairs bound here, outermost first."""
     return _bound.axes
