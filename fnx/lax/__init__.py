@@ -120,12 +120,11 @@ from fnx.lax.parallel import (
     pmax,
     pmean,
     pmin,
-    ppermute,
-    pshuffle,
     psum,
     psum_scatter,
     pswapaxes,
 )
+from fnx.lax.permuting import ppermute, pshuffle
 from fnx.lax.ragged import (
     RaggedDotDimensionNumbers,
     ragged_dot,

@@ -1,7 +1,7 @@
 """Collectives under the names of `jax.lax`: psum, all_gather, ppermute and so on.
 
 Receives trees of arrays and the name of an axis that `vmap`, `pmap` or `shard_map`
-binds (or several names); gives trees of arrays. Next on the walk: `fnx/nn`.
+binds (or several names); gives trees of arrays. Next on the walk: `permuting.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ import numpy as np
 from fnx import errors, tree
 from fnx.core import axes
 from fnx.core.array import Array
-from fnx.numpy.operands import as_array, is_scalar
+from fnx.dtypes import int32, is_bool, is_inexact
+from fnx.numpy.operands import as_array, cast, is_scalar
 from fnx.numpy.operands import axis_index as checked_axis
 from fnx.numpy.shaping import moveaxis, reshape
+from fnx.numpy.ufuncs import true_divide
 from fnx.ops import collective, meeting, sending
 from fnx.ops.arithmetic import add, mul
 from fnx.ops.groups import checked_groups, member_count
@@ -24,7 +26,8 @@ from fnx.ops.groups import checked_groups, member_count
 Groups = Sequence[Sequence[int]] | None
 
 
-def _names(axis_name: Any) -> tuple[Hashable, ...]:
+def names_of(axis_name: Any) -> tuple[Hashable, ...]:
+    """The names of axes that are given as one, or as several."""
     return tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
 
 
@@ -49,7 +52,7 @@ def _reduced(
     name: str, x: Any, axis_name: Any, groups: Groups, function: Callable[..., Any]
 ) -> Any:
     """A reduction of every leaf of a tree, over one axis after the other."""
-    names = _names(axis_name)
+    names = names_of(axis_name)
     _one_group(name, names, groups)
 
     def over_axes(array: Array) -> Array:
@@ -64,20 +67,37 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
     """The sum over all replicas, or over those of a group, the same on each.
 
     Of a Python number it is the number times the size of the axis (or of a group), a
-    Python number: `psum(1, "batch")` is the size.
+    Python number: `psum(1, "batch")` is the size. Booleans are counted, in int32.
     """
 
     def summed(leaf: Any) -> Any:
         if is_scalar(leaf):
             return leaf * joined_count("psum", axis_name, axis_index_groups)
-        return _reduced("psum", leaf, axis_name, axis_index_groups, collective.psum)
+        array = as_array("psum", leaf)
+        if is_bool(array.dtype):
+            array = cast(array, int32)
+        return _reduced("psum", array, axis_name, axis_index_groups, collective.psum)
 
     return tree.map(summed, x)
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
-    """The mean over all replicas, or over those of a group, the same on each."""
-    return _reduced("pmean", x, axis_name, axis_index_groups, collective.pmean)
+    """The mean over all replicas, or over those of a group, the same on each.
+
+    That of integers and booleans is a float, as in `fnx.numpy.mean`; those of fewer
+    than 32 bits are summed in 32, so that the sum does not wrap.
+    """
+
+    def averaged(array: Array) -> Array:
+        if is_inexact(array.dtype):
+            groups = axis_index_groups
+            return _reduced("pmean", array, axis_name, groups, collective.pmean)
+        if array.dtype.itemsize < 4:
+            array = cast(array, int32)
+        total = psum(array, axis_name, axis_index_groups=axis_index_groups)
+        return true_divide(total, joined_count("pmean", axis_name, axis_index_groups))
+
+    return _each("pmean", x, averaged)
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
@@ -95,7 +115,7 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
     Along several axes the source is a number in row-major order, as `axis_index`.
     """
-    names = _names(axis_name)
+    names = names_of(axis_name)
     size = axis_size(names)
     if not 0 <= source < size:
         raise errors.AxisError(
@@ -139,8 +159,8 @@ def all_gather(
 
     Of groups: the values of the group's members in their order there.
     """
-    names = _names(axis_name)
-    _one_group("all_gather", names, axis_index_groups)
+    names = names_of(axis_name)
+    count = joined_count("all_gather", names, axis_index_groups)
 
     def gathered(array: Array) -> Array:
         rank = array.ndim if tiled else array.ndim + 1
@@ -150,7 +170,7 @@ def all_gather(
             array = collective.all_gather(
                 array, axis_name=name, groups=axis_index_groups
             )
-        found = moveaxis(reshape(array, (-1, *shape)), 0, place)
+        found = moveaxis(reshape(array, (count, *shape)), 0, place)
         return _merged(found, place) if tiled else found
 
     return _each("all_gather", x, gathered)
@@ -165,7 +185,7 @@ def psum_scatter(
     tiled: bool = False,
 ) -> Any:
     """Each replica's part, along an axis, of the sum over all replicas, or a group."""
-    names = _names(axis_name)
+    names = names_of(axis_name)
     count = joined_count("psum_scatter", names, axis_index_groups)
 
     def scattered(array: Array) -> Array:
@@ -196,7 +216,7 @@ def all_to_all(
     `concat_axis`, or joined along it if `tiled`. In groups the numbers are those of
     the members.
     """
-    names = _names(axis_name)
+    names = names_of(axis_name)
     count = joined_count("all_to_all", names, axis_index_groups)
 
     def exchanged(array: Array) -> Array:
@@ -216,21 +236,6 @@ def all_to_all(
     return _each("all_to_all", x, exchanged)
 
 
-def ppermute(x: Any, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> Any:
-    """Each replica's value sent on by (source, destination) pairs; others get 0."""
-    pairs = tuple([(int(a), int(b)) for a, b in perm])
-
-    def sent(array: Array) -> Array:
-        return sending.ppermute(array, axis_name=axis_name, perm=pairs)
-
-    return _each("ppermute", x, sent)
-
-
-def pshuffle(x: Any, axis_name: Hashable, perm: Sequence[int]) -> Any:
-    """Replica i gets the value of replica `perm[i]`."""
-    return ppermute(x, axis_name, [(int(a), i) for i, a in enumerate(perm)])
-
-
 def pswapaxes(
     x: Any, axis_name: Hashable, axis: int, *, axis_index_groups: Groups = None
 ) -> Any:
@@ -240,7 +245,7 @@ def pswapaxes(
 
 def axis_index(axis_name: Any) -> Array:
     """The number of this replica along an axis; along several in row-major order."""
-    names = _names(axis_name)
+    names = names_of(axis_name)
     number = meeting.axis_index(axis_name=names[0])
     for name in names[1:]:
         size = axes.axis_size(name)
@@ -251,14 +256,14 @@ def axis_index(axis_name: Any) -> Array:
 def axis_size(axis_name: Any) -> int:
     """The number of replicas along an axis, or along several together."""
     size = 1
-    for name in _names(axis_name):
+    for name in names_of(axis_name):
         size *= axes.axis_size(name)
     return size
 
 
 def joined_count(name: str, axis_name: Any, groups: Groups) -> int:
     """The number of replicas that a collective joins."""
-    names = _names(axis_name)
+    names = names_of(axis_name)
     _one_group(name, names, groups)
     size = axis_size(names)
     if groups is None:

@@ -223,6 +223,94 @@ def test_two_axes_are_as_one_of_their_product(name):
     np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-12)
 
 
+SENT = {
+    "ring": [(n, (n + 1) % 12) for n in range(12)],
+    "rows exchanged": [(n, (n + 6) % 12) for n in range(12)],
+    "reversed": [(n, 11 - n) for n in range(12)],
+    "random": list(enumerate([int(n) for n in RNG.permutation(12)])),
+    "a few": [(0, 5), (5, 0), (3, 11), (11, 4)],
+    "none": [],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "complex64"])
+@pytest.mark.parametrize("name", SENT)
+def test_what_is_sent_along_several_axes(name, dtype):
+    """Replicas along three axes have the numbers of one axis; -0.0 stays what it is."""
+    x = RNG.standard_normal((12, 5)).astype(dtype)
+    x[:, 0] = -0.0
+    want = np.zeros_like(x)
+    for source, end in SENT[name]:
+        want[end] = x[source]
+    f = lambda x: lax.ppermute(x, ("i", "j", "k"), SENT[name])  # noqa: E731
+    for over in "kji":
+        f = fnx.vmap(f, axis_name=over)
+    got = np.asarray(f(x.reshape(2, 3, 2, 5))).reshape(12, 5)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got.real), np.signbit(want.real))
+
+
+def test_several_axes_are_shuffled_with_their_gradient():
+    x = RNG.standard_normal((6, 5)).astype("float32")
+    order = [4, 0, 5, 1, 2, 3]
+    both = lambda x: lax.pshuffle(x, ("i", "j"), order)  # noqa: E731
+    rows = fnx.vmap(fnx.vmap(both, axis_name="j"), axis_name="i")
+    np.testing.assert_array_equal(rows(x.reshape(2, 3, 5)).reshape(6, 5), x[order])
+    weights = fnp.arange(30.0).reshape(2, 3, 5)
+    got = fnx.grad(lambda x: (rows(x) * weights).sum())(x.reshape(2, 3, 5))
+    want = np.empty((6, 5))
+    want[order] = np.arange(30.0).reshape(6, 5)
+    np.testing.assert_array_equal(got.reshape(6, 5), want)
+
+
+@pytest.mark.parametrize("perm", [[(0, 6)], [(0, 1), (0, 2)], [(2, 1), (0, 1)]])
+def test_what_cannot_be_sent_along_several_axes(perm):
+    f = fnx.vmap(lambda x: lax.ppermute(x, ("i", "j"), perm), axis_name="j")
+    with pytest.raises(errors.AxisError, match="numbered from 0 to 5"):
+        fnx.vmap(f, axis_name="i")(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("groups", [None, [[0, 2], [3, 1]]], ids=["all", "groups"])
+def test_the_mean_of_integers_is_no_integer(dtype, groups):
+    """Of eight and sixteen bits neither the sum wraps."""
+    limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min // 2**8 * 2**8, 100)
+    x = RNG.integers(limits[0] // 2, limits[1] + 1, (4, 7)).astype(dtype)
+    x[:, 0] = np.iinfo(dtype).max if dtype != "bool" else True
+    if dtype in ("int32", "int64"):
+        x %= 1000
+    mean = lambda x: lax.pmean(x, "i", axis_index_groups=groups)  # noqa: E731
+    got = fnx.vmap(mean, axis_name="i")(x)
+    want = np.empty((4, 7))
+    for group in groups or [range(4)]:
+        want[list(group)] = x[list(group)].mean(0, dtype="float64")
+    assert got.dtype == ("float64" if dtype == "int64" else "float32")
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_the_mean_of_integers_over_two_axes():
+    x = np.arange(6).reshape(2, 3)
+    f = fnx.vmap(lambda x: lax.pmean(x, ("i", "j")), axis_name="j")
+    np.testing.assert_array_equal(fnx.vmap(f, axis_name="i")(x), np.full((2, 3), 2.5))
+
+
+def test_booleans_are_counted():
+    x = RNG.integers(0, 2, (5, 3)).astype(bool)
+    got = fnx.vmap(lambda x: lax.psum(x, "i"), axis_name="i")(x)
+    assert got.dtype == fnp.int32
+    np.testing.assert_array_equal(got, np.broadcast_to(x.sum(0), (5, 3)))
+
+
+@pytest.mark.parametrize("tiled", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gathered_arrays_may_be_empty(axis, tiled):
+    x = np.ones((4, 3, 0, 2), "float32")
+    gather = lambda x: lax.all_gather(x, "i", axis=axis, tiled=tiled)  # noqa: E731
+    got = fnx.vmap(gather, axis_name="i")(x)
+    rows = np.concatenate(x, axis) if tiled else np.stack(x, axis)
+    assert got.shape == (4, *rows.shape)
+
+
 IN_GROUPS = {
     "psum": lambda x, i, g: lax.psum(x, i, axis_index_groups=g),
     "count": lambda x, i, g: x * lax.psum(1, i, axis_index_groups=g),
