@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from fnx import errors
-from fnx.control.call import Parts, chosen, spread, with_outputs
+from fnx.control.call import Parts, call, chosen, spread, with_outputs
 from fnx.control.held import equation_like, new_vars, others
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
@@ -137,6 +137,20 @@ class _Spmd(Primitive):
         if backend_of(devices) != "cpu" or not is_small(program, axes):
             return None
         return as_one(program, axes, ins, outs)
+
+    def checked(
+        self, found: Any, eqn: Any, inputs: Sequence[Any]
+    ) -> Sequence[Any] | None:
+        """The replicas as one program, so that what goes wrong in any is a value."""
+        params = eqn.params
+        one = as_one(params["program"], params["axes"], params["ins"], params["outs"])
+        checked = found.check(one)
+        if not checked.sites and not eqn.effect:
+            return None
+        results = call(*inputs, program=checked.program, name=self.name)
+        count = len(eqn.outputs)
+        found.take([checked], results[count:])
+        return tuple(results[:count])
 
     def pruned(self, eqn: Any, used: Sequence[bool]) -> Any:
         """The program without the outputs, and the inputs, that nobody needs."""
