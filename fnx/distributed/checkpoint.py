@@ -60,8 +60,9 @@ def save(directory: StrPath, values: Any, step: int, keep: int | None = None) ->
     in parts its own, so that all is written once. With `keep`, only so many of the
     newest checkpoints stay. A checkpoint of the same step is replaced.
 
-    Raises `CheckpointError` on all processes where one cannot write, `CollectiveError`
-    where they have trees of other structures or types.
+    Raises `CheckpointError` on all processes where one cannot write or does not see the
+    folder of the first, `CollectiveError` where they have trees of other structures or
+    types.
 
     >>> import fnx, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -83,6 +84,14 @@ def save(directory: StrPath, values: Any, step: int, keep: int | None = None) ->
     first = all_processes.rank == 0
 
     def write() -> str:
+        if not draft.is_dir():
+            raise errors.CheckpointError(
+                errors.explain(
+                    f"save in {directory}",
+                    "the folder that process 0 has made there is not seen",
+                    "pass one folder that all processes see",
+                )
+            )
         mine = [piece for piece in pieces if piece.process == all_processes.rank]
         own = {piece.key: _data(leaves[piece.leaf], piece) for piece in mine}
         return safetensors.write(draft / _file(all_processes.rank), own)

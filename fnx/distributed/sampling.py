@@ -80,14 +80,16 @@ class Sampler:
     def batch(self, step: int) -> Indices:
         """This process's indices of batch number `step`, epochs one after another."""
         count = processes().count
-        if not 0 < self.batch_size <= self.size or self.batch_size % count or step < 0:
-            raise errors.ArgumentError(
-                errors.explain(
-                    f"{self}: batch {step} for {count} processes",
-                    "batches are between 1 and all examples, divide by the number of "
-                    "processes, and are counted from 0",
-                )
-            )
+        reason = ""
+        if not 0 < self.batch_size <= self.size:
+            reason = f"a batch has 1 to {self.size} examples"
+        elif self.batch_size % count:
+            reason = f"{self.batch_size} is no multiple of {count}"
+        elif step < 0:
+            reason = "batches are counted from 0"
+        if reason:
+            asked = f"{self}: batch {step} for {count} processes"
+            raise errors.ArgumentError(errors.explain(asked, reason))
         epoch, within = divmod(step, self.steps)
         places = np.arange(self.batch_size)[slice_of(shard_of(self.batch_size))]
         places += within * self.batch_size

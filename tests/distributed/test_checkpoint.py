@@ -276,3 +276,17 @@ def test_a_job_goes_on_from_its_checkpoint_after_a_process_died(kind, tmp_path):
     again = run(kind, 2, TRAINING, tmp_path, FOLDER=folder, DIES="-1")
     assert set(again.codes) == {0}, again.printed
     assert again.reports == [[9, expected]] * 2
+
+
+def test_a_folder_of_each_process(of, tmp_path):
+    """What is wrong is on all of them, and no draft looks like a checkpoint."""
+
+    def write(rank):
+        with pytest.raises(CheckpointError, match="process 1.*not seen") as raised:
+            distributed.save(tmp_path / str(rank), {"w": np.zeros(3)}, 1)
+        return str(raised.value)
+
+    texts = of(2, write)
+    assert texts[0] == texts[1]
+    assert "Fix: pass one folder that all processes see" in texts[0]
+    assert distributed.latest_step(tmp_path / "0") is None
