@@ -6,6 +6,7 @@ hypothesis profile, and gives the `jax` fixture, which skips where JAX is not in
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before the first import of fnx reads them. What a test compiles must come from the
@@ -21,6 +22,16 @@ hypothesis.settings.register_profile(
     "fnx", derandomize=True, deadline=None, database=None, print_blob=True
 )
 hypothesis.settings.load_profile("fnx")
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: nothing looks for garbage in it.
+
+    It is more than a million objects, and every call of `gc.collect`, of which the
+    tests of devices have two each, went through them for a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
