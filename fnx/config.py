@@ -196,7 +196,7 @@ _TRACED = ("numpy_dtype_promotion", "numpy_rank_promotion", "default_matmul_prec
 changed: dict[str, Callable[[], None]] = {}
 
 # What `Config.update` sets that is no option, since it is scoped: by its name.
-scoped: dict[str, Callable[[Any], None]] = {}
+scoped: dict[str, Callable[[Any], object]] = {}
 
 
 class Config:

@@ -268,7 +268,7 @@ def test_layers_in_graphs_and_loops(emulated, library, rng):
 
 
 class EmulatedDevice:
-    id = 0
+    ordinal = 0
 
 
 def test_the_rows_of_the_check(emulated, library):

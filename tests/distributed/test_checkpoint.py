@@ -282,7 +282,7 @@ def test_a_folder_of_each_process(of, tmp_path):
     """What is wrong is on all of them, and no draft looks like a checkpoint."""
 
     def write(rank):
-        with pytest.raises(CheckpointError, match="process 1.*not seen") as raised:
+        with pytest.raises(CheckpointError, match=r"process 1.*not seen") as raised:
             distributed.save(tmp_path / str(rank), {"w": np.zeros(3)}, 1)
         return str(raised.value)
 
