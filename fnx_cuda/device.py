@@ -1,8 +1,9 @@
-"""One CUDA device: whose turn it is, its two streams, and moments in their order.
+"""One CUDA device: whose turn it is, its streams, and moments in their order.
 
 Everything that is started on a device goes through `with device:`, one thread at a
-time, in the order of the compute stream; a second stream carries large transfers, tied
-in by events. Receives the device's number. Next on the walk: `failures.py`.
+time, in the order of the compute stream; a second stream carries large transfers and a
+third one collectives, tied in by events. Receives the device's number. Next on the
+walk: `failures.py`.
 """
 
 from __future__ import annotations
@@ -83,12 +84,14 @@ class Device:
         try:
             self.stream = _cupy.new_stream()
             self.transfer_stream = _cupy.new_stream()
+            self.collective_stream = _cupy.new_stream()
             self.staging = Staging()
             flag = self.staging.take(_FLAG_BYTES)  # for good
         finally:
             _cupy.set_device(before)
         self.compute: int = self.stream.ptr
         self.transfer: int = self.transfer_stream.ptr
+        self.collective: int = self.collective_stream.ptr
         self.memory = Memory(number)
         self.flag = flag
         # Waits, with an eye on other processes that the work may be waiting for.

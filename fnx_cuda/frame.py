@@ -117,6 +117,33 @@ def loop_places(step: LoopStep) -> Iterator[Place]:
         yield from (*step.test.consts, step.test.answer)
 
 
+def ends_of_collectives(instructions: Sequence[Instruction]) -> dict[int, int]:
+    """For each collective, by its number, the number of the first instruction that
+    touches what it writes, and so has to wait for it; else their count.
+    """
+    return {
+        number: _end_of(number, instruction.step, instructions)
+        for number, instruction in enumerate(instructions)
+        if isinstance(instruction, Meet)
+    }
+
+
+def _end_of(number: int, step: HostStep, instructions: Sequence[Instruction]) -> int:
+    for later in range(number + 1, len(instructions)):
+        if any(_is_made(place, step) for place in places(instructions[later])):
+            return later
+    return len(instructions)
+
+
+def _is_made(place: Place, step: HostStep) -> bool:
+    """Whether a place begins in what a step writes."""
+    for out, type in zip(step.outputs, step.output_types, strict=True):
+        size = type.size * type.dtype.itemsize if out.role == "arena" else 1
+        if place.role == out.role and 0 <= place.index - out.index < max(size, 1):
+            return True
+    return False
+
+
 def moving_places(instructions: Sequence[Instruction]) -> tuple[Place, ...]:
     """The inputs and outputs that instructions use, whose addresses change."""
     used = [place for item in instructions for place in places(item)]

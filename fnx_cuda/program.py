@@ -248,15 +248,17 @@ def taken_over(compiled: Compiled, donated: Sequence[int]) -> dict[int, int]:
     """
     first: dict[Place, int] = {}
     last: dict[Place, int] = {}
-    for number, instruction in enumerate(compiled.body.instructions):
+    instructions = compiled.body.instructions
+    ends = frame.ends_of_collectives(instructions)
+    for number, instruction in enumerate(instructions):
         for place in frame.places(instruction):
             first.setdefault(place, number)
-            last[place] = number
+            last[place] = max(ends.get(number, number), last.get(place, 0))
     plan = compiled.plan
     stay = {output.index for output in plan.outputs if output.role == "input"}
     free = [number for number in donated if number not in stay]
     taken = {}
-    end = len(compiled.body.instructions)
+    end = len(instructions)
     for number, type in enumerate(plan.buffers):
         written = first.get(Place("output", number), end)
         size = type.size * type.dtype.itemsize

@@ -50,23 +50,48 @@ class Ready:
         self.actions = [action(item, device) for item in body.instructions]
         self.nodes = frame.body_nodes(body, is_captured)
         self.parts = self._parts()
+        self.ends = frame.ends_of_collectives(body.instructions)
+        self.aside = {number: Aside(device) for number in self.ends}
 
     def run(self, at: Frame, stream: int) -> None:
         """Starts everything, by graphs where that is possible."""
+        going: list[int] = []
         for start, stop, stretch in self.parts:
             if stretch is None:
-                self.start(at, stream, start, stop)
+                self._start(at, stream, start, stop, going)
             else:
+                self._await(going, stop - 1, stream)
                 stretch.run(self, at, stream)
+        self._await(going, len(self.actions), stream)
 
     def start(
         self, at: Frame, stream: int, begin: int = 0, end: int | None = None
     ) -> None:
         """Starts the instructions of a range one by one."""
+        going: list[int] = []
+        self._start(at, stream, begin, end, going)
+        self._await(going, len(self.actions), stream)
+
+    def _await(self, going: list[int], number: int, stream: int) -> None:
+        """Has a stream wait for the collectives that an instruction needs."""
+        for meeting in [each for each in going if self.ends[each] <= number]:
+            self.aside[meeting].join(stream)
+            going.remove(meeting)
+
+    def _start(
+        self, at: Frame, stream: int, begin: int, end: int | None, going: list[int]
+    ) -> None:
+        """Starts instructions; notes the collectives that go on aside."""
         number = begin
         try:
             for act in self.actions[begin:end]:
-                act(at, stream)
+                if going:
+                    self._await(going, number, stream)
+                if number in self.aside:
+                    self.aside[number].start(act, at, stream)
+                    going.append(number)
+                else:
+                    act(at, stream)
                 number += 1
         except _cupy.cuda_errors() as error:
             what = frame.name(self.instructions[number])
@@ -90,6 +115,26 @@ class Ready:
             parts.append((start, stop, stretch))
             start = stop
         return parts
+
+
+class Aside:
+    """Has a collective go on beside what the device computes, on its own stream."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.before, self.after = _cupy.new_event(), _cupy.new_event()
+
+    def start(self, act: Action, at: Frame, stream: int) -> None:
+        """Starts it behind all that is on a stream."""
+        own = self.device.collective
+        _cupy.record_on(self.before, stream)
+        _cupy.wait_for_event_of(own, self.before)
+        act(at, own)
+        _cupy.record_on(self.after, own)
+
+    def join(self, stream: int) -> None:
+        """Has a stream wait for it."""
+        _cupy.wait_for_event_of(stream, self.after)
 
 
 class Stretch:

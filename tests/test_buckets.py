@@ -79,3 +79,24 @@ def test_gradients_pass_through():
 def test_a_bucket_has_a_byte_at_least():
     with pytest.raises(errors.ArgumentError, match="nbytes=0"):
         psum_in_buckets([], "i", 0)
+
+
+def test_small_sums_in_the_body_of_a_loop_are_made_together():
+    from fnx.transforms.combine import combined
+
+    def f(x, y):
+        def body(c, _):
+            return (lax.psum(c[0], "i") / N, lax.psum(c[1], "i") / N), None
+
+        return lax.scan(body, (x, y), None, length=3)[0]
+
+    with fnx.core.axes.bound_axis("i", N):
+        program = fnx.make_jaxpr(f)(np.ones((3, 2), "float32"), np.ones(5, "float32"))
+    assert str(program).count("psum[") == 2
+    assert str(combined(program)).count("psum[") == 1
+    x = RNG.standard_normal((N, 3, 2)).astype("float32")
+    y = RNG.standard_normal((N, 5)).astype("float32")
+    with fnx.config.override(cpu_devices=N):
+        found, wanted = by_pmap(f)(x, y), by_vmap(f)(x, y)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)

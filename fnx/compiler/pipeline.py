@@ -30,7 +30,8 @@ def plan_program(
 ) -> Plan:
     """Every pass of the compiler for a backend.
 
-    That is how its kernels are scheduled, and which matrix products it has.
+    That is how its kernels are scheduled, and which matrix products it has; on devices
+    with streams collectives go on beside the steps behind them.
     """
     plan = _planned(program, schedule, products, backend, None)
     _show(3, "plan", plan)
@@ -54,7 +55,7 @@ def _planned(
     def held(program: Program, first: int, count: int) -> Plan:
         return _planned(program, schedule, products, backend, (first, count))
 
-    return make_plan(fuse(clean, schedule, products), held, carry)
+    return make_plan(fuse(clean, schedule, products), held, carry, backend != "cpu")
 
 
 def _show(level: int, title: str, what: object) -> None:

@@ -80,9 +80,10 @@ def base_of(value: Value) -> Value:
 class Draft:
     """A step over values: what it reads and writes, and how to make it from places.
 
-    `scope` is the name (`fnx.named_scope`) around all that the step computes. What a
-    backend may join is told: the dtypes and the numbers of matrix `products`, and the
-    `kernel` of a step with the values behind its buffers.
+    `scope` is the name (`fnx.named_scope`) around all that the step computes. A step
+    that goes on `aside` does so beside later ones, until one touches what it writes.
+    What a backend may join is told: the dtypes and the numbers of matrix `products`,
+    and the `kernel` of a step with the values behind its buffers.
     """
 
     reads: tuple[Value, ...]
@@ -92,6 +93,7 @@ class Draft:
     scope: str = ""
     products: tuple[np.dtype[Any], np.dtype[Any], Product] | None = None
     kernel: tuple[Kernel, tuple[Value, ...]] | None = None
+    aside: bool = False
 
 
 def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:
@@ -100,6 +102,11 @@ def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:
     for number, draft in enumerate(drafts):
         for value in (*draft.reads, *draft.writes):
             last_use[value] = number
+    for number, draft in enumerate(drafts):
+        if draft.aside:
+            end = _end_of(number, drafts)
+            for value in (*draft.reads, *draft.writes):
+                last_use[value] = max(last_use[value], end)
     becomes = _renamed(drafts, places, last_use)
     free = _FreeList()
     ending: dict[int, list[Value]] = {}
@@ -116,6 +123,15 @@ def place_in_arena(drafts: Sequence[Draft], places: dict[Value, Place]) -> int:
         for value in ending.pop(number, ()):
             free.give(places[value].index, _rounded(value.nbytes))
     return free.size
+
+
+def _end_of(number: int, drafts: Sequence[Draft]) -> int:
+    """The first step that waits for one that goes on aside; else the last one."""
+    made = {*drafts[number].writes}
+    for later in range(number + 1, len(drafts)):
+        if not made.isdisjoint((*drafts[later].reads, *drafts[later].writes)):
+            return later
+    return len(drafts) - 1
 
 
 def takes_over(drafts: Sequence[Draft], source: Value, out: Value) -> bool:

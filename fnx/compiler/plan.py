@@ -55,14 +55,21 @@ Held = Callable[[Program, int, int], "Plan"]
 """Plans a program that a step runs, whose carry are so many inputs from one on."""
 
 
-def make_plan(fused: Fused, held: Held, carry: tuple[int, int] | None = None) -> Plan:
+def make_plan(
+    fused: Fused,
+    held: Held,
+    carry: tuple[int, int] | None = None,
+    aside: bool = False,
+) -> Plan:
     """Orders the steps and places every stored value.
+
+    With `aside`, collectives go on beside the steps behind them.
 
     `carry` is given for a program that another plan's step runs: its first outputs are
     what so many inputs, from that number on, become. All outputs are in buffers then,
     or in place of those inputs.
     """
-    builder = PlanBuilder(fused, held)
+    builder = PlanBuilder(fused, held, aside)
     for number, step in enumerate(fused.steps):
         if isinstance(step, Group):
             builder.add_group(step, f"kernel{number}")
@@ -76,7 +83,8 @@ def make_plan(fused: Fused, held: Held, carry: tuple[int, int] | None = None) ->
 class PlanBuilder:
     """What a `steps` rule writes to; its operands are `Value`s or literals."""
 
-    def __init__(self, fused: Fused, held: Held) -> None:
+    def __init__(self, fused: Fused, held: Held, aside: bool) -> None:
+        self.aside = aside
         self.fused = fused
         self.held = held
         self.outlined = Outlined(fused)
@@ -424,7 +432,8 @@ class PlanBuilder:
             )
 
         reads = tuple([v for v in values if isinstance(v, Value)])
-        self.add_draft(Draft(reads, outputs, make))
+        aside = self.aside and eqn.primitive.meets
+        self.add_draft(Draft(reads, outputs, make, aside=aside))
 
     def foreign(self, code: Foreign, launch: Launch | None) -> None:
         """A kernel of the user's; a literal is stored for it."""

@@ -25,6 +25,7 @@ from fnx.runtime.executable import Executable, executable_for
 from fnx.runtime.processes import processes
 from fnx.runtime.replicas import Reads, meets, places, replica, together
 from fnx.runtime.sharding import GlobalArray, PartsArray, Sharding, is_local
+from fnx.transforms.combine import combined, early
 
 
 @record
@@ -93,7 +94,7 @@ def prepared(
     across.check_counts(owners)
     settled = across.settled(flattened(program, backend), axes, ins, outs)
     return DeviceAcross(
-        executable_for(settled, backend),
+        executable_for(combined(early(settled)), backend),
         axes,
         owners,
         places(settled.input_types, ins, axes),

@@ -32,6 +32,7 @@ from fnx.runtime.replicas import (
     together,
 )
 from fnx.runtime.sharding import PartsArray, Sharding
+from fnx.transforms.combine import combined, early
 
 # A run waits in each thread for its device, so that two of them could wait for each
 # other.
@@ -91,7 +92,7 @@ def prepared(
 ) -> DeviceReplicas:
     """A program ready to run on the devices of a backend."""
     reads, _ = parts(program, axes, ins, outs)
-    executable = executable_for(flattened(program, backend), backend)
+    executable = executable_for(combined(early(flattened(program, backend))), backend)
     return DeviceReplicas(executable, axes, reads, meets(program))
 
 

@@ -13,9 +13,17 @@ from typing import Any
 
 from fnx.core.cache import cached
 from fnx.core.primitive import Primitive
-from fnx.core.program import Eqn, Literal, Program, Var
+from fnx.core.program import (
+    Eqn,
+    Literal,
+    Program,
+    Var,
+    params_key,
+    walk,
+    with_programs,
+)
 from fnx.core.trace import bind, constant, source_of
-from fnx.ops.collective import pmax, pmin, psum
+from fnx.ops.collective import pmax, pmin, psum, psum_scatter
 from fnx.ops.shape import concatenate, part_of, reshaped
 from fnx.transforms.rewrite import rewrite
 
@@ -27,7 +35,19 @@ MOST = 2**20
 
 ELEMENTWISE: tuple[Primitive, ...] = (psum, pmax, pmin)
 
+REDUCTIONS: tuple[Primitive, ...] = (*ELEMENTWISE, psum_scatter)
+
 Group = list[Eqn]
+
+
+@cached
+def early(program: Program) -> Program:
+    """The program in which reductions come as soon as what they reduce is known.
+
+    Those of a gradient begin while the rest of it is computed. All replicas have the
+    same order.
+    """
+    return _ordered(program, [[eqn] for eqn in _early(program)])
 
 
 @cached
@@ -35,11 +55,29 @@ def combined(program: Program) -> Program:
     """The program with small reductions over the same replicas in one collective.
 
     What does not need a reduction comes before it, what does comes after it, in the
-    order that it had; so do all collectives, on every replica alike.
+    order that it had; so do all collectives, on every replica alike. The same is done
+    in the bodies of loops and branches.
     """
-    order = _in_groups(program)
-    if all(len(group) == 1 for group in order):
+    inside = Program(
+        program.inputs,
+        tuple([with_programs(eqn, _combined_inside) for eqn in program.eqns]),
+        program.outputs,
+    )
+    order = _in_groups(inside)
+    held = zip(inside.eqns, program.eqns, strict=True)
+    if all(len(group) == 1 for group in order) and all(
+        params_key(one.params) == params_key(other.params) for one, other in held
+    ):
         return program
+    return _ordered(inside, order)
+
+
+def _combined_inside(program: Program) -> Program:
+    return combined(program) if any(map(_is_small, walk(program))) else program
+
+
+def _ordered(program: Program, order: Sequence[Group]) -> Program:
+    """The program with its equations in another order, those of a group together."""
 
     def run(*args: Any) -> list[Any]:
         env: dict[Var, Any] = dict(zip(program.inputs, args, strict=True))
@@ -49,6 +87,22 @@ def combined(program: Program) -> Program:
         return [env[a] if isinstance(a, Var) else constant(a) for a in program.outputs]
 
     return rewrite(run, program.input_types, "combine", program)
+
+
+def _early(program: Program) -> list[Eqn]:
+    """The equations, each reduction behind the last one that it needs."""
+    behind: list[list[Eqn]] = [[]]
+    made: dict[Var, int] = {}
+    for eqn in program.eqns:
+        needed = [made.get(a, 0) for a in eqn.inputs if isinstance(a, Var)]
+        if eqn.primitive in REDUCTIONS and not eqn.effect:
+            place = max(needed, default=0)
+        else:
+            place = len(behind)
+            behind.append([])
+        behind[place].append(eqn)
+        made.update(dict.fromkeys(eqn.outputs, place))
+    return [eqn for eqns in behind for eqn in eqns]
 
 
 def _in_groups(program: Program) -> list[Group]:
