@@ -372,12 +372,16 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @becomes_native
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether the sign bit is set: also of -0.0.
+    """Whether the sign bit is set: also of -0.0. Raises `DTypeError` if x is complex.
 
     >>> signbit(-0.0)
     Array(True, dtype=bool)
     """
     array = as_array("signbit", x)
+    if dtypes.is_complex(array.dtype):
+        raise errors.DTypeError(
+            f"signbit: {array.type} has no sign; take its real or imaginary part."
+        )
     if dtypes.is_float(array.dtype):
         return ops.lt(ops.copysign(full(array.shape, array.dtype, 1), array), 0)
     if dtypes.is_signed(array.dtype):

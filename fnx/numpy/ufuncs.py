@@ -150,8 +150,10 @@ def _is_infinite(x: Array) -> Array:
 
 
 def _count_bits(x: Array) -> Array:
+    if dtypes.is_bool(x.dtype):
+        return cast(x, dtypes.uint8)
     signed = dtypes.is_signed(x.dtype)
-    return parts.population_count(ops.abs(x) if signed else x)
+    return cast(parts.population_count(ops.abs(x) if signed else x), dtypes.uint8)
 
 
 def _log2(x: Array) -> Array:
@@ -404,5 +406,5 @@ bitwise_not = _unary(
 bitwise_invert = invert = bitwise_not
 bitwise_left_shift = left_shift
 bitwise_count = _unary(
-    "bitwise_count", _count_bits, "The number of bits set in |x|.", 6, 2
+    "bitwise_count", _count_bits, "The number of bits set in |x|, as uint8.", 6, 2
 )

@@ -258,6 +258,7 @@ CALLS = {
         {"mode": "edge", "constant_values": 5.0},
         (V, 2, "mean", {"stat_length": 1}),
         (V, 2, "reflect", {"reflect_type": "odd"}),
+        (V, 2, "linear_ramp", {"end_values": 3.0}),
     ),
     "partition": ((F, 1), {"axis": 0}),
     "percentile": ((F, 30), RANK),

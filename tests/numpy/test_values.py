@@ -9,6 +9,7 @@ import pytest
 
 import fnx
 import fnx.numpy as fnp
+from fnx import errors
 
 RNG = np.random.default_rng(7)
 F = RNG.standard_normal((3, 4)).astype("f4")
@@ -322,10 +323,21 @@ def test_take_clips_negative_places_to_the_first():
     np.testing.assert_array_equal(taken(x, np.array([20], "u1")), [13.0])
 
 
-def test_bit_counts_have_the_dtype_of_the_operand():
-    got = fnp.bitwise_count(fnp.array(I))
-    assert got.dtype == I.dtype
-    np.testing.assert_array_equal(got, np.bitwise_count(I))
+def test_bit_counts_have_the_dtype_of_numpy():
+    least = np.array([-128, -1, 0, 127], "i1")
+    for x in (I, I.astype("u8"), least, I > 0):
+        for count in (fnp.bitwise_count, fnx.jit(fnp.bitwise_count)):
+            got, want = (
+                count(x),
+                np.bitwise_count(x.astype("u1") if x.dtype == bool else x),
+            )
+            assert got.dtype == want.dtype == np.uint8
+            np.testing.assert_array_equal(got, want)
+
+
+def test_complex_numbers_have_no_sign_bit():
+    with pytest.raises(errors.DTypeError, match="signbit: c64"):
+        fnp.signbit(np.complex64(-1))
 
 
 def test_integer_division_by_zero_gives_zero():
@@ -406,6 +418,59 @@ MODES = [
 @pytest.mark.parametrize("widths", [2, (1, 3), ((0, 2), (5, 1)), 7])
 def test_pad(mode, widths):
     _compare(fnp.pad(fnp.array(F), widths, mode), np.pad(F, widths, mode))
+
+
+@pytest.mark.parametrize("widths", [2, (1, 3), ((0, 2), (5, 1)), 11])
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("median", {}),
+        ("maximum", {"stat_length": 2}),
+        ("minimum", {"stat_length": ((1, 2), (3, 99))}),
+        ("mean", {"stat_length": (2, 1)}),
+        ("median", {"stat_length": 3}),
+        ("reflect", {"reflect_type": "odd"}),
+        ("symmetric", {"reflect_type": "odd"}),
+        ("linear_ramp", {}),
+        ("linear_ramp", {"end_values": ((5, -4), (3, 0))}),
+    ],
+)
+def test_options_of_pad(mode, options, widths):
+    for x in (F, I, F[:1], F[:, :1]):
+        got = fnp.pad(fnp.array(x), widths, mode, **options)
+        _compare(got, np.pad(x, widths, mode, **options))
+    got = fnx.jit(lambda x: fnp.pad(x, widths, mode, **options))(F)
+    _compare(got, np.pad(F, widths, mode, **options))
+
+
+def test_pad_by_a_function():
+    def ends(vector, pair, axis, _):
+        places = fnp.arange(vector.size)
+        inside = (places >= pair[0]) & (places < vector.size - pair[1])
+        return fnp.where(inside, vector, 10 * (axis + 1))
+
+    def ends_in_place(vector, pair, axis, _):
+        vector[: pair[0]] = vector[vector.size - pair[1] :] = 10 * (axis + 1)
+
+    widths = ((1, 2), (3, 1))
+    _compare(fnp.pad(fnp.array(F), widths, ends), np.pad(F, widths, ends_in_place))
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("reflect", {"reflect_type": "strange"}),
+        ("edge", {"constant_values": 1}),
+        ("constant", {"stat_length": 2}),
+        ("mean", {"stat_length": 0}),
+        ("mean", {"reflect_type": "odd"}),
+        ("wrap", {"end_values": 3}),
+        ("nearest", {}),
+    ],
+)
+def test_pad_refuses_what_has_no_meaning(mode, options):
+    with pytest.raises(errors.OptionError, match="pad"):
+        fnp.pad(F, 2, mode, **options)
 
 
 def test_pad_with_values():
