@@ -19,6 +19,7 @@ from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, broadcast, cast, 
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
 from fnx.ops.marks import barrier
+from fnx.ops.widths import with_width
 
 
 def operands(function: str, *args: ArrayLike) -> list[Any]:
@@ -357,16 +358,22 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The bits of the elements read as a dtype of the same size.
+    """The bits of the elements read as another dtype.
+
+    Narrower elements lie along a new last axis, the lowest bits first; wider ones take
+    up the last axis, which has the size of their parts. Raises `ShapeError` where it
+    has not, `DTypeError` for booleans and complex numbers of another width.
 
     >>> bitcast_convert_type(1.0, "int32").item()
     1065353216
+    >>> bitcast_convert_type(1.0, "uint8").tolist()
+    [0, 0, 128, 63]
     """
     array, wanted = (
         as_array("bitcast_convert_type", operand),
         dtypes.as_dtype(new_dtype),
     )
-    return parts.bitcast(array, dtype=wanted)
+    return with_width(array, wanted)
 
 
 def stop_gradient(x: Any) -> Any:

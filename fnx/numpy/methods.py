@@ -36,6 +36,7 @@ from fnx.numpy.namespace import check_version
 from fnx.numpy.operands import cast
 from fnx.numpy.updating import At
 from fnx.ops.parts import bitcast
+from fnx.ops.widths import with_width
 from fnx.runtime.array import ConcreteArray
 
 _OPERANDS = (Array, np.ndarray, np.generic, bool, int, float, complex)
@@ -188,14 +189,23 @@ def _view(self: Array, dtype: Any = None) -> Array:
         return self
     wanted = dtypes.as_dtype(dtype)
     old, new = self.dtype.itemsize, wanted.itemsize
-    if old == new:
-        return bitcast(self, dtype=wanted)
-    data = self._numpy()
-    if not data.ndim:
+    if old != new and not self.ndim:
         raise errors.ShapeError(
             f"view: {self.type} has no axis that could take the size of {wanted.name}"
         )
-    return creation.array(np.ascontiguousarray(data).view(wanted))
+    if {self.dtype.kind, wanted.kind} & set("bc"):  # no numbers of one part
+        return creation.array(np.ascontiguousarray(self._numpy()).view(wanted))
+    if old == new:
+        return bitcast(self, dtype=wanted)
+    *rest, size = self.shape
+    if old > new:
+        return shaping.reshape(with_width(self, wanted), (*rest, size * (old // new)))
+    count = new // old
+    if size % count:
+        raise errors.ShapeError(
+            f"view: the last axis of {self.type} has no whole number of {wanted.name}"
+        )
+    return with_width(shaping.reshape(self, (*rest, size // count, count)), wanted)
 
 
 def _to_device(self: Array, device: Any, /, *, stream: None = None) -> Array:

@@ -124,6 +124,19 @@ def test_view_reads_bits():
     assert x.view("int32").tolist() == [1065353216]
     assert x.view("uint8").tolist() == [0, 0, 128, 63]
     assert fnx.jit(lambda x: x.view("int32"))(x).tolist() == [1065353216]
+    table = np.array([[1.5, -np.pi], [np.nan, -0.0]])
+    for dtype in ("uint8", "int16", "uint32", "float16", "float32", "complex64"):
+        viewed = fnp.array(table).view(dtype)
+        assert viewed.dtype == dtype
+        assert np.asarray(viewed).tobytes() == table.view(dtype).tobytes()
+        assert viewed.view("float64").shape == (2, 2)
+        if dtype != "complex64":
+            traced = fnx.jit(lambda x, dtype=dtype: x.view(dtype).view("float64"))
+            assert np.asarray(traced(table)).tobytes() == table.tobytes()
+    with pytest.raises(errors.ShapeError, match="no whole number of float64"):
+        fnp.zeros((2, 3), "int32").view("float64")
+    with pytest.raises(errors.ShapeError, match="no axis"):
+        fnp.float32(1).view("uint8")
 
 
 def test_iteration_and_conversion():
