@@ -15,6 +15,7 @@ import importlib
 import io
 import linecache
 import re
+import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,12 +49,12 @@ def snippets():
         yield Snippet(block[2], line, following[2] if paired else None)
 
 
-def printed(snippet, names):
-    """Run a snippet as the file example.py and return what it printed."""
+def printed(snippet, names, folder):
+    """Run a snippet as the file example.py in a folder and return what it printed."""
     file, lines = "example.py", snippet.code.splitlines(keepends=True)
     linecache.cache[file] = (len(snippet.code), None, lines, file)  # for error texts
     output = io.StringIO()
-    with contextlib.redirect_stdout(output):
+    with contextlib.redirect_stdout(output), contextlib.chdir(folder):
         exec(compile(snippet.code, file, "exec"), names)
     return output.getvalue().rstrip() + "\n"
 
@@ -63,10 +64,10 @@ def matches(expected, found):
     return re.fullmatch(".*".join(map(re.escape, parts)), found, re.DOTALL) is not None
 
 
-def test_snippets():
+def test_snippets(tmp_path):
     names = {"__name__": "example"}
     for snippet in snippets():
-        found = printed(snippet, names)
+        found = printed(snippet, names, tmp_path)
         if not matches(snippet.expected or "\n", found):
             pytest.fail(
                 f"README.md:{snippet.line} prints\n{found}\n"
@@ -151,8 +152,9 @@ def test_the_layers_are_those_of_the_architecture_test():
 def rewrite():
     """Put what the snippets print now into the text blocks of README.md."""
     text, names, end = TEXT, {"__name__": "example"}, 0
+    folder = tempfile.mkdtemp()
     for snippet in snippets():
-        found = printed(snippet, names)
+        found = printed(snippet, names, folder)
         if snippet.expected is None:
             continue
         code = f"```python\n{snippet.code}```\n\n"

@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,21 +75,25 @@ def run(
     reports.mkdir()
     script = folder / "program.py"
     script.write_text(PROLOGUE + textwrap.dedent(program), encoding="utf-8")
+    job = run_script(kind, count, script, limit, REPORTS=str(reports), **environment)
+    found = [reports / f"{i}.json" for i in range(count)]
+    reported = [json.loads(p.read_text()) if p.exists() else None for p in found]
+    return replace(job, reports=reported)
+
+
+def run_script(
+    kind: str, count: int, script: Path, limit: float = 90, **environment: str
+) -> Job:
+    """Runs a file in `count` processes, in its folder."""
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("PMI", "SLURM"))},
         "PYTHONPATH": str(ROOT),
-        "REPORTS": str(reports),
         **environment,
     }
     start = {"mpi": _mpi, "tcp": _tcp, "slurm": _slurm}[kind]
     with start(count, [sys.executable, str(script)], environment) as started:
         outputs = [_output(process, limit) for process in started]
-    found = [reports / f"{i}.json" for i in range(count)]
-    return Job(
-        [json.loads(p.read_text()) if p.exists() else None for p in found],
-        [process.returncode for process in started],
-        "".join(outputs),
-    )
+    return Job([], [process.returncode for process in started], "".join(outputs))
 
 
 def _output(process: subprocess.Popen[str], limit: float) -> str:
@@ -168,7 +172,7 @@ def _start(command: list[str], environment: dict[str, str]) -> subprocess.Popen[
     return subprocess.Popen(
         command,
         env=environment,
-        cwd=ROOT,
+        cwd=Path(command[-1]).parent,
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -10,7 +10,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.distributed.jobs import run
+from tests.distributed.jobs import run, run_script
+from tests.test_readme import snippets
 
 pytestmark = pytest.mark.multi_device
 
@@ -174,3 +175,16 @@ def test_a_step_of_a_slurm_job(tmp_path):
     job = run("slurm", 3, program, tmp_path)
     assert set(job.codes) == {0}, job.printed
     assert job.reports == [[0.0, 1.0, 2.0]] * 3
+
+
+def test_the_program_of_several_processes_stands_alone(tmp_path):
+    """It trains in two, and again from the checkpoint that these have left, in one."""
+    (program,) = [x.code for x in snippets() if "distributed.initialize()" in x.code]
+    script = tmp_path / "train.py"
+    script.write_text(program, encoding="utf-8")
+    job = run_script("tcp", 2, script)
+    assert job.codes == [0, 0], job.printed
+    assert job.printed == "[0.46112 0.46112] 0 2\n[0.46112 0.46112] 1 2\n"
+    script.write_text(program.replace("range(first, 5)", "range(5, 6)"))
+    job = run_script("tcp", 1, script)
+    assert job.printed == "[0.476672 0.476672] 0 1\n"
