@@ -567,6 +567,21 @@ BAD = {
         errors.ArgumentError,
         "takes 9 devices.*cpu_devices = 9",
     ),
+    "no members": (
+        lambda: fnx.pmap(lambda x: x)(np.zeros((0, 3))),
+        errors.ArgumentError,
+        "have size 0: there is no member",
+    ),
+    "an axis of no devices": (
+        lambda: fnx.make_mesh((2, 0), ("a", "b")),
+        errors.ArgumentError,
+        "each axis has one device or more",
+    ),
+    "a mesh of no devices": (
+        lambda: Mesh(np.zeros((0,)), ("a",)),
+        errors.ArgumentError,
+        "a mesh has one or more",
+    ),
     "a name twice": (
         lambda: fnx.make_mesh((2, 2), ("a", "a")),
         errors.AxisError,

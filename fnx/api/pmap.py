@@ -192,6 +192,10 @@ class Pmapped:
 
     def _mesh(self, size: int) -> Mesh:
         """As many devices as there are members."""
+        if not size:
+            raise errors.ArgumentError(
+                f"{self._asker}: the mapped axes have size 0: there is no member."
+            )
         there = devices() if self._chosen is None else self._chosen
         if size > len(there):
             fix = "pass fewer members"
@@ -339,9 +343,9 @@ def pmap(
     are in `static_broadcasted_argnums` are Python values that every member sees;
     arrays of those in `donate_argnums` are deleted after the call.
 
-    Raises as `vmap` does, and `ArgumentError` where there are more members than
-    devices, `AxisError` where the name is bound outside, `CollectiveError` where
-    members do not call the same collectives.
+    Raises as `vmap` does, and `ArgumentError` where there is no member or there are
+    more than devices, `AxisError` where the name is bound outside, `CollectiveError`
+    where members do not call the same collectives.
 
     >>> import fnx, fnx.numpy as fnp
     >>> fnx.pmap(lambda x: x / fnx.lax.psum(x, "i"), "i")(fnp.array([3.0]))

@@ -316,6 +316,10 @@ def make_mesh(
     """
     there = _there(devices)
     sizes = tuple([int(n) for n in axis_shapes])
+    if any(n < 1 for n in sizes):
+        raise errors.ArgumentError(
+            f"make_mesh: axis_shapes={sizes}: each axis has one device or more."
+        )
     count = int(np.prod(sizes))
     if count > len(there):
         fix = "pass smaller axis_shapes"

@@ -56,8 +56,8 @@ class Mesh:
     each of its axes. Meshes of the same devices and names are equal. Used as a context
     (`with mesh:`) it is the mesh of `shard_map` and `with_sharding_constraint`.
 
-    Raises `ArgumentError` for what is no device, `AxisError` for names that are not
-    different, or not one for each axis.
+    Raises `ArgumentError` for what is no device and where there is none, `AxisError`
+    for names that are not different, or not one for each axis.
 
     >>> import fnx, numpy as np
     >>> from fnx.sharding import Mesh
@@ -79,6 +79,10 @@ class Mesh:
                         "pass an array of fnx.devices(), or use fnx.make_mesh",
                     )
                 )
+        if not grid.size:
+            raise errors.ArgumentError(
+                f"Mesh: devices of shape {grid.shape}: a mesh has one or more."
+            )
         if len(names) != grid.ndim or len(set(names)) != len(names):
             raise errors.AxisError(
                 errors.explain(
@@ -536,6 +540,10 @@ class GlobalArray(PartsArray):
         if self.is_deleted() or self._sharding.is_fully_replicated:
             return super().__repr__()
         return f"Array(of several processes, {self.type}, {self._sharding})"
+
+    def __str__(self) -> str:
+        here = self.is_deleted() or self._sharding.is_fully_replicated
+        return super().__str__() if here else repr(self)
 
 
 class DeletedShardedArray(Deleted, ShardedArray):

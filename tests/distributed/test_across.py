@@ -134,6 +134,7 @@ ARRAYS = (
     report({
         "looking": caught(np.asarray, made),
         "repr": repr(made),
+        "str": str(made),
         "same": bool(np.array_equal(whole(same), x)),
         "copies of columns": [s.replica_id for s in same.addressable_shards],
         "moved": bool(np.array_equal(whole(moved), x)),
@@ -165,6 +166,7 @@ def test_arrays_of_several_processes(kind, tmp_path):
     for rank, found in enumerate(job.reports):
         assert "f32[160,240] cut over several processes" in found["looking"]
         assert "process_allgather" in found["looking"]
+        assert found["str"] == found["repr"]
         assert found["repr"].startswith("Array(of several processes, f32[160,240]")
         assert found["same"] and found["moved"]
         assert found["copies of columns"] == [rank, rank]
