@@ -41,8 +41,9 @@ complex128 = np.dtype(np.complex128)
 float0: DType = np.dtype([("float0", np.void, 0)])
 """The dtype of tangents of integer and boolean values: no bytes, always zero."""
 
-# Floats of 8 bits and fewer: arrays hold them and convert them, nothing computes.
-_STORAGE = tuple(
+# Floats of 8 bits and fewer, integers of fewer: arrays hold them and convert them,
+# nothing computes.
+_STORED_FLOATS = tuple(
     np.dtype(getattr(ml_dtypes, name))
     for name in (
         *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"),
@@ -50,6 +51,10 @@ _STORAGE = tuple(
         *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
     )
 )
+_STORED_INTEGERS = tuple(
+    np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")
+)
+_STORAGE = _STORED_FLOATS + _STORED_INTEGERS
 float8_e8m0fnu = np.dtype(ml_dtypes.float8_e8m0fnu)
 _SIGNED = (int8, int16, int32, int64)
 _UNSIGNED = (uint8, uint16, uint32, uint64)
@@ -75,7 +80,9 @@ _SHORT: dict[DType, str] = {
     **{dtype: f"f{dtype.itemsize * 8}" for dtype in _FLOATS},
     **{dtype: f"c{dtype.itemsize * 8}" for dtype in _COMPLEX},
     bfloat16: "bf16",
-    **{dtype: f"f{dtype.name.removeprefix('float')}" for dtype in _STORAGE},
+    **{dtype: f"f{dtype.name.removeprefix('float')}" for dtype in _STORED_FLOATS},
+    **{dtype: dtype.name.replace("int", "i", 1) for dtype in _STORED_INTEGERS[:2]},
+    **{dtype: dtype.name.replace("uint", "u", 1) for dtype in _STORED_INTEGERS[2:]},
     float0: "float0",
 }
 
@@ -124,8 +131,22 @@ def is_float(dtype: DType) -> bool:
 
 
 def is_storage(dtype: DType) -> bool:
-    """Whether arrays are only stored in the dtype: a float of 8 bits or fewer."""
+    """Whether arrays are only stored in it: a small float or integer (`STORAGE`)."""
     return dtype in _STORAGE
+
+
+def is_stored_integer(dtype: DType) -> bool:
+    """Whether the dtype is an integer of fewer than 8 bits, for storage."""
+    return dtype in _STORED_INTEGERS
+
+
+def limits(dtype: DType) -> Any:
+    """The limits of an integer dtype, `min` and `max`.
+
+    >>> limits(as_dtype("int4")).min
+    -8
+    """
+    return ml_dtypes.iinfo(dtype) if is_stored_integer(dtype) else np.iinfo(dtype)
 
 
 def is_complex(dtype: DType) -> bool:
@@ -135,7 +156,7 @@ def is_complex(dtype: DType) -> bool:
 
 def is_inexact(dtype: DType) -> bool:
     """Whether the dtype holds real or complex floats: what can have a gradient."""
-    return dtype in _FLOATS or dtype in _COMPLEX or dtype in _STORAGE
+    return dtype in _FLOATS or dtype in _COMPLEX or dtype in _STORED_FLOATS
 
 
 def compute_dtype(dtype: DType) -> DType:

@@ -346,7 +346,7 @@ for _source in dtypes.SUPPORTED:
 
 def _stored(dtype: DType) -> Any:
     """All numbers of a dtype for storage."""
-    width = int(dtype.name[5])
+    width = int("".join(filter(str.isdigit, dtype.name))[0])
     return np.arange(2**width, dtype=np.uint8).view(dtype)
 
 

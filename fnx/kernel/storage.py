@@ -4,7 +4,7 @@ An array of such a dtype is a buffer of uint8 to a kernel. The builder (`build.p
 hands rules a `Stored` where an operand is one, and comes here to convert it: nothing
 else can be done with it but to choose, read and write it. The formats are those of
 `ml_dtypes`: a sign, an exponent and a mantissa; they differ in what stands for infinity
-and NaN. Next on the walk: `schedule.py`.
+and NaN. Integers lie in the lowest bits of their byte. Next on the walk: `schedule.py`.
 """
 
 from __future__ import annotations
@@ -90,10 +90,33 @@ def select(k: KernelBuilder, name: str, args: tuple[Any, ...]) -> Stored:
 def convert(k: KernelBuilder, x: Expr | Stored, dtype: DType) -> Any:
     """To or from a storage dtype; between two of them by way of float32."""
     if isinstance(x, Stored):
-        return k.convert(_decoded(k, x), dtype)
+        is_integer = dtypes.is_stored_integer(x.dtype)
+        return k.convert(_integer(k, x) if is_integer else _decoded(k, x), dtype)
+    if dtypes.is_stored_integer(dtype):
+        return Stored(_integer_code(k, x, dtype), dtype)
     # Rounded to float32 first, as ml_dtypes does, and then computed in 64 bits.
     wide = k.convert(k.convert(x, dtypes.float32), dtypes.float64)
     return Stored(k.convert(_encoded(k, wide, dtype), dtypes.uint8), dtype)
+
+
+def _integer(k: KernelBuilder, x: Stored) -> Any:
+    """The integer in int32; the sign is its highest bit."""
+    unused = _int(k, 32 - dtypes.limits(x.dtype).bits)
+    top = k.op("shl", k.convert(x.bits, dtypes.int32), unused)
+    if dtypes.limits(x.dtype).min < 0:
+        return k.op("shr_arithmetic", top, unused)
+    return k.op("shr_logical", top, unused)
+
+
+def _integer_code(k: KernelBuilder, x: Expr, dtype: DType) -> Any:
+    """The lowest bits of an integer, or those of a float that was moved inside."""
+    limits = dtypes.limits(dtype)
+    whole = k.convert(x, dtypes.int32)
+    if dtypes.is_float(x.dtype):
+        whole = k.op("max", whole, _int(k, limits.min))
+        whole = k.op("min", whole, _int(k, limits.max))
+    code = k.op("and", whole, _int(k, (1 << limits.bits) - 1))
+    return k.convert(code, dtypes.uint8)
 
 
 def _decoded(k: KernelBuilder, x: Stored) -> Any:

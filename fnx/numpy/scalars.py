@@ -82,6 +82,10 @@ float8_e8m0fnu = ScalarType("float8_e8m0fnu", dtypes.as_dtype("float8_e8m0fnu"))
 float6_e2m3fn = ScalarType("float6_e2m3fn", dtypes.as_dtype("float6_e2m3fn"))
 float6_e3m2fn = ScalarType("float6_e3m2fn", dtypes.as_dtype("float6_e3m2fn"))
 float4_e2m1fn = ScalarType("float4_e2m1fn", dtypes.as_dtype("float4_e2m1fn"))
+int2 = ScalarType("int2", dtypes.as_dtype("int2"))
+int4 = ScalarType("int4", dtypes.as_dtype("int4"))
+uint2 = ScalarType("uint2", dtypes.as_dtype("uint2"))
+uint4 = ScalarType("uint4", dtypes.as_dtype("uint4"))
 single, double, csingle, cdouble = float32, float64, complex64, complex128
 
 # The abstract types of NumPy, for `issubdtype`.
@@ -175,7 +179,7 @@ def iinfo(dtype: DTypeLike) -> Any:
     >>> iinfo("int8").max
     127
     """
-    return np.iinfo(dtypes.as_dtype(getattr(dtype, "dtype", dtype)))
+    return dtypes.limits(dtypes.as_dtype(getattr(dtype, "dtype", dtype)))
 
 
 def promote_types(a: DTypeLike, b: DTypeLike) -> np.dtype[Any]:

@@ -93,12 +93,24 @@ class _Convert(Elementwise):
             dtypes.is_complex(dtype) or dtypes.is_bool(dtype)
         ):
             x = x.real
-        if dtypes.is_storage(x.dtype):
+        if dtypes.is_stored_integer(x.dtype):
+            x = x.astype(np.int32)
+        elif dtypes.is_storage(x.dtype):
             x = x.astype(np.float32)  # which has all of its numbers
+        if dtypes.is_stored_integer(dtype):
+            return np.asarray(self._narrowed(x, dtype))
         if dtypes.is_storage(dtype):
             with np.errstate(all="ignore"):
                 return np.asarray(x.astype(np.float32).astype(dtype))
         return np.asarray(self.numpy(x, dtype))
+
+    def _narrowed(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """As integers of few bits: floats saturate, integers wrap."""
+        whole = self.numpy(x, dtypes.int32)
+        if dtypes.is_float(x.dtype):
+            limits = dtypes.limits(dtype)
+            whole = np.clip(whole, limits.min, limits.max)
+        return whole.astype(np.int8).astype(dtype)
 
     def jvp(
         self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any

@@ -432,8 +432,8 @@ def _fill(dtype: np.dtype[Any], value: Any) -> Any:
         return math.nan
     if dtypes.is_bool(dtype):
         return True
-    info = np.iinfo(dtype)
-    return info.min if dtypes.is_signed(dtype) else info.max
+    info = dtypes.limits(dtype)
+    return info.min or info.max  # the most negative one, if there are any
 
 
 # ---------------------------------------------------------------- NumPy

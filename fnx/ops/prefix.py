@@ -60,7 +60,7 @@ def extreme(dtype: np.dtype[Any], lowest: bool) -> Any:
         return not lowest
     if dtypes.is_float(dtype):
         return -math.inf if lowest else math.inf
-    info = np.iinfo(dtype)
+    info = dtypes.limits(dtype)
     return int(info.min if lowest else info.max)
 
 

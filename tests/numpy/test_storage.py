@@ -1,4 +1,8 @@
-"""Floats of 8 bits and fewer: stored and converted as ml_dtypes does, in every way."""
+"""Small floats and integers: stored and converted as ml_dtypes does, in every way.
+
+Where ml_dtypes leaves open what an integer of few bits becomes of a float, it is what
+the other integers become: the nearest towards zero, moved inside; NaN is 0.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,10 @@ import fnx
 import fnx.numpy as fnp
 from fnx import dtypes
 
-NAMES = [dtype.name for dtype in dtypes.STORAGE]
+INTEGERS = ["int2", "int4", "uint2", "uint4"]
+NAMES = [dtype.name for dtype in dtypes.STORAGE if dtype.name not in INTEGERS]
 EACH = pytest.mark.parametrize("name", NAMES)
+EACH_INTEGER = pytest.mark.parametrize("name", INTEGERS)
 
 
 def codes(name):
@@ -177,3 +183,84 @@ def test_a_program_shows_them_and_keeps_them_on_disk():
     lowered = fnx.jit(f).lower(fnp.ones(3))
     assert "kernel0" in lowered.as_text("plan")  # compiled, not called back
     assert "u8" in lowered.as_text("kernel")
+
+
+# ---------------------------------------------------------------- integers
+
+
+def integers(name):
+    """All numbers of a dtype, and their values."""
+    bits = int(name[-1])
+    low = -(2 ** (bits - 1)) if name.startswith("int") else 0
+    exact = np.arange(low, low + 2**bits)
+    return exact.astype(getattr(ml_dtypes, name)), exact
+
+
+@EACH_INTEGER
+def test_integers_of_few_bits_saturate_and_wrap(name):
+    kind = getattr(ml_dtypes, name)
+    _, exact = integers(name)
+    for source in ("float64", "float32", "float16", "bfloat16"):
+        x = np.array([-9.7, -2.5, -0.5, 0.5, 1.5, 2.5, 3.9, 7.9, 9.2, 15.5, 1e4])
+        x = np.concatenate([x, [np.nan, np.inf, -np.inf]]).astype(
+            dtypes.as_dtype(source)
+        )
+        whole = np.nan_to_num(np.trunc(x.astype(np.float64)))
+        wanted = np.clip(whole, exact[0], exact[-1]).astype(np.int8).astype(kind)
+        for function in ways(lambda x: x.astype(name)):
+            same(function(fnp.array(x)), wanted)
+    numbers = np.array([-(2**40) - 3, -129, -9, -3, -1, 0, 1, 2, 7, 8, 15, 16, 255])
+    for source in ("int64", "int32", "int8", "uint8", "uint64", "bool"):
+        x = numbers.astype(source)
+        wanted = x.astype(np.int8).astype(kind)
+        for function in ways(lambda x: x.astype(name)):
+            same(function(fnp.array(x)), wanted)
+
+
+@EACH_INTEGER
+@pytest.mark.parametrize("target", ["float32", "bfloat16", "int8", "uint32", "bool"])
+def test_integers_of_few_bits_are_read(name, target):
+    x, exact = integers(name)
+    wanted = exact.astype(dtypes.as_dtype(target))
+    for function in ways(lambda x: x.astype(target)):
+        same(function(fnp.array(x)), wanted)
+    for function in ways(lambda x: x.astype("float8_e4m3fn").astype(name)):
+        same(function(fnp.array(x)), x)
+
+
+@EACH_INTEGER
+def test_integers_of_few_bits_are_made_moved_and_not_computed_with(name):
+    x, exact = integers(name)
+    array = fnp.array(x)
+    assert array.dtype == name and getattr(fnp, name)(1).dtype == name
+    assert str(array.type) == f"{name[0]}{name[-1]}[{x.size}]"
+    assert (fnp.iinfo(name).min, fnp.iinfo(name).max) == (exact[0], exact[-1])
+    for wrap in (lambda f: f, fnx.jit):
+        same(wrap(lambda x: x[::-1][:3])(array), x[::-1][:3])
+        same(
+            wrap(lambda x: fnp.where(x.astype(bool), x, x[1:2]))(array[:4]),
+            np.where(exact[:4] != 0, exact[:4], exact[1])
+            .astype(np.int8)
+            .astype(x.dtype),
+        )
+        same(wrap(lambda x: x.at[1].set(x[0]))(array), x[[0, 0, *range(2, x.size)]])
+    filled = fnp.take(array, fnp.array([0, 99]), mode="fill")
+    assert filled[1].astype(int) == (exact[0] or exact[-1])
+    for call in (lambda: array + 1, lambda: array @ array, lambda: fnp.sum(array)):
+        with pytest.raises(fnx.errors.DTypeError):
+            call()
+
+
+def test_integers_of_few_bits_have_no_gradient():
+    def scaled(x, scale):
+        return (x.astype("float32") * scale).sum()
+
+    x = fnp.array([1, -8, 7], fnp.int4)
+    assert fnx.grad(scaled, 1)(x, 2.0) == 0.0
+    with pytest.raises(fnx.errors.DTypeError, match=r"i4\[3\]: there is no"):
+        fnx.grad(scaled)(x, 2.0)
+
+    def rounded(x):
+        return (x.astype(fnp.int4).astype("float32") * x).sum()
+
+    assert fnx.jit(fnx.grad(rounded))(fnp.array([1.5, -20.0])).tolist() == [1, -8]
