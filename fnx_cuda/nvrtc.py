@@ -15,12 +15,14 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fnx.errors import CompileError, explain
 from fnx.records import record
 from fnx_cuda import libraries
+from fnx_cuda.resources import resources
 
 OPTIONS = (
     "--std=c++17",
@@ -90,8 +92,15 @@ class Compiler:
         >>> compiler().compile("__global__ void f() {}", "sm_80").code[1:4]
         b'ELF'
 
-        Raises `CompileError` with the log's first error, its line, and what to do.
+        A kernel that spills registers is compiled again with room for them. Raises
+        `CompileError` with the log's first error, its line, and what to do.
         """
+        made = self._compiled(text, target)
+        spilling = [name for name, it in resources(made.log).items() if it.spills]
+        roomier = with_room(text, spilling)
+        return made if roomier == text else self._compiled(roomier, target)
+
+    def _compiled(self, text: str, target: str) -> Compiled:
         program, name = ctypes.c_void_p(), _FILE.encode()
         status = self.library.nvrtcCreateProgram(
             ctypes.byref(program), text.encode(), name, 0, None, None
@@ -148,6 +157,21 @@ def compiler(newest: int | None = None) -> Compiler:
     library.nvrtcGetSupportedArchs(numbers)
     targets = tuple(f"sm_{number}" for number in numbers)
     return Compiler(library, (major.value, minor.value), targets)
+
+
+def with_room(text: str, kernels: Sequence[str]) -> str:
+    r"""A text whose kernels may take as many registers as one block leaves them.
+
+    Left to itself, the assembler spills a few to have another block beside it, which
+    costs more than it gives; but all kernels would grow if none were left to it.
+
+    >>> with_room("__launch_bounds__(256)\nk0(", ["k0"])
+    '__launch_bounds__(256, 1)\nk0('
+    """
+    for kernel in kernels:
+        bounds = rf"(__launch_bounds__\(\w+)\)(\s+{re.escape(kernel)}\()"
+        text = re.sub(bounds, r"\1, 1)\2", text)
+    return text
 
 
 # ---------------------------------------------------------------- what it says

@@ -75,9 +75,17 @@ def compiled(files: Sequence[Path], targets: Sequence[str] = TARGETS) -> Done:
             for file in files:
                 alone(file, target)
         else:
-            for label, takes in resources(log).items():
-                if (known := parts(label)) is not None:
-                    number, name = known
+            found = [
+                (*known, takes)
+                for label, takes in resources(log).items()
+                if (known := parts(label)) is not None
+            ]
+            # Together, kernels have other names: no room is made for their registers.
+            spilling = {number for number, _, takes in found if takes.spills}
+            for number in spilling:
+                alone(files[number], target)
+            for number, name, takes in found:
+                if number not in spilling:
                     rows.append(Row(files[number].stem, target, name, takes))
 
     groups = [files[n : n + TOGETHER] for n in range(0, len(files), TOGETHER)]

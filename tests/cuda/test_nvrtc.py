@@ -242,6 +242,36 @@ def test_spills_are_seen(compiler):
     assert found.stack > 0
 
 
+class Spilling(nvrtc.Compiler):
+    """A compiler that spills unless there is room; it compiles nothing."""
+
+    def _compiled(self, text: str, target: str) -> nvrtc.Compiled:
+        stores = 0 if "(256, 1)" in text else 8
+        log = (
+            "ptxas info    : Function properties for add\n"
+            f"    0 bytes stack frame, {stores} bytes spill stores, 0 bytes spill loads\n"
+            "ptxas info    : Used 40 registers\n"
+        )
+        return nvrtc.Compiled(text.encode(), log)
+
+
+def test_what_spills_gets_room():
+    made = Spilling(None, (12, 9), ()).compile(ADD, "sm_80")
+    assert made.code.decode() == ADD.replace("(256)", "(256, 1)")
+    crowded = ADD.replace("(256)", "(256, 2)")  # a bound that somebody has chosen
+    assert (
+        Spilling(None, (12, 9), ()).compile(crowded, "sm_80").code.decode() == crowded
+    )
+
+
+def test_only_what_spills_gets_room():
+    text = ADD + ADD.replace("add", "other") + ADD.replace("(256)", "(256, 2)")
+    roomier = nvrtc.with_room(text, ["other"])
+    assert roomier == ADD + ADD.replace("add", "other").replace(
+        "(256)", "(256, 1)"
+    ) + ADD.replace("(256)", "(256, 2)")
+
+
 def test_resources_of_a_report():
     report = """\
 ptxas info    : 0 bytes gmem
