@@ -249,7 +249,8 @@ class Spilling(nvrtc.Compiler):
         stores = 0 if "(256, 1)" in text else 8
         log = (
             "ptxas info    : Function properties for add\n"
-            f"    0 bytes stack frame, {stores} bytes spill stores, 0 bytes spill loads\n"
+            f"    0 bytes stack frame, {stores} bytes spill stores, "
+            "0 bytes spill loads\n"
             "ptxas info    : Used 40 registers\n"
         )
         return nvrtc.Compiled(text.encode(), log)
