@@ -9,6 +9,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from fnx.ops.number import bits_of
 from tests.cases import BAD_CASES, CASES, BadCase, Case
 from tests.cases_arithmetic import numbers
 
@@ -457,4 +458,24 @@ _bad(
     "nothing to choose",
     platforms=(),
     default=False,
+)
+
+for dtype in (dtypes.float32, dtypes.float64, dtypes.int8, dtypes.bool_):
+    CASES.append(
+        Case(
+            "number",
+            dtypes.short(dtype),
+            lambda rng: (),
+            {"bits": bits_of(np.ones((), dtype)), "dtype": dtype, "weak": False},
+        )
+    )
+_bad(
+    "number",
+    "complex",
+    lambda rng: (),
+    DTypeError,
+    "more parts than one",
+    bits=0,
+    dtype=dtypes.complex64,
+    weak=False,
 )

@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
         "cache",
         "dtypes",
         "locks",
+        "sizes",
         "tree",
         "tree_nodes",
         "tree_util",
@@ -72,7 +73,7 @@ LAYERS: list[set[str]] = [
 # Parts that see less than all layers below: what each may import besides itself.
 BASE = LAYERS[0] - {"tree_util"}
 NARROW: dict[str, set[str]] = {
-    "kernel": {"records", "dtypes", "errors"},
+    "kernel": {"records", "dtypes", "errors", "sizes"},
     "core": BASE,
     "compiler": BASE | {"core", "kernel"},
     "cpu": BASE | {"kernel", "runtime.backend", "runtime.plan"},

@@ -1,28 +1,31 @@
 """jit(dynamic=...): a function that is compiled once for many sizes of an axis.
 
-Receives a function and which axes of which arguments vary. A call is traced at its own
-sizes, so that Python sees true numbers, and at the largest sizes of its range; what
-differs varies, and gives one padded program (`fnx.transforms.padded`), which is
-compiled. Another size of the range is traced, and runs compiled if its program is the
-same when it is padded. Ranges end at 8, 12, 16, 24, 32 and so on.
-Next on the walk: `stages.py`.
+Receives a function and which axes of which arguments vary. Where sizes can be numbers
+of the machine code, that serves all sizes (`any_size.py`). What has no such code is
+compiled once for a range of sizes: a call is traced at its own sizes, so that Python
+sees true numbers, and at the largest sizes of its range; what differs varies, and gives
+one padded program (`fnx.transforms.padded`). Another size of the range is traced, and
+runs compiled if its program is the same when it is padded. Ranges end at 8, 12, 16, 24,
+32 and so on. Next on the walk: `stages.py`.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import errors
+from fnx.api.any_size import AnySizes
 from fnx.api.arguments import name_of
 from fnx.api.entry import Entry, Signature, signature
 from fnx.api.jit import CACHE_SIZE, Jitted
 from fnx.api.native import Calls
 from fnx.api.static import Divided, Options
-from fnx.config import watching
+from fnx.config import config, watching
 from fnx.core.array import Array
 from fnx.core.padding import Ints
 from fnx.core.program import Program
@@ -34,6 +37,7 @@ from fnx.runtime.array import wrap
 from fnx.runtime.device_array import put
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import compiling_forbidden
+from fnx.sizes import Undecided, symbol
 from fnx.transforms.padded import PaddedProgram, Sized, pad_program
 from fnx.tree import PyTreeDef
 from fnx.tree import structure as tree_structure
@@ -118,6 +122,14 @@ class _Sizes:
         sizes = [self.types[leaf].shape[axis] for leaf, axis in self.places]
         return list(dict.fromkeys(sizes))
 
+    @property
+    def symbolic(self) -> tuple[ArrayType, ...]:
+        """The types with a symbol in the place of each size."""
+        symbols: Mapping[int, Any] = {
+            size: symbol(f"n{number}") for number, size in enumerate(self.now)
+        }
+        return self.with_sizes(symbols)
+
     def largest(self) -> dict[int, int]:
         """The end of the range of each size; those of two sizes differ, too."""
         found: dict[int, int] = {}
@@ -168,7 +180,10 @@ class _Ready(Entry):
         arrays = [_padded(x, type.shape) for x, type in rows]
         results = self.padded.run([*arrays, *self.numbers])
         ends = zip(results, self.program.output_types, strict=True)
-        return self.out_tree.unflatten([_cut(x, type.shape) for x, type in ends])
+        cut = [_cut(x, type.shape) for x, type in ends]
+        if True in self.donated:
+            self._delete_donated([*self.captured, *leaves], cut)
+        return self.out_tree.unflatten(cut)
 
 
 def _padded(x: Any, shape: Ints) -> Any:
@@ -201,7 +216,11 @@ class Dynamic(Jitted):
     ) -> None:
         super().__init__(function, options)
         self._axes = axes
+        self._any = AnySizes()
         self._forms: dict[Any, list[_Form]] = {}
+        # What programs depend on besides sizes, for those that had one for many sizes.
+        self._worked: set[Any] = set()
+        self._reason = ""  # why the last call that was compiled was
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dynamic, (self._function, self._options, self._axes)
@@ -209,10 +228,18 @@ class Dynamic(Jitted):
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         super().clear_cache()
+        self._any.clear()
         self._forms.clear()
+        self._worked.clear()
 
-    def _add_path(self, *call: Any) -> None:
-        """Arrays are padded by Python."""
+    def explain_miss(self) -> str:
+        """Why the last call that was compiled was, as `jit` says it, and a reason."""
+        text = super().explain_miss()
+        return f"{text}\n  {self._reason}" if self._missed and self._reason else text
+
+    def _add_path(self, entry: Entry, *call: Any) -> None:
+        if not isinstance(entry, _Ready):  # else arrays are padded by Python
+            super()._add_path(entry, *call)
 
     def _first_call(
         self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
@@ -223,11 +250,11 @@ class Dynamic(Jitted):
         sizes = self._sizes(found)
         if tracing() or _looked_at() or not sizes.places or min(sizes.now) < 2:
             return super()._first_call(key, divided, leaves, treedef)
-        ready = self._prepared(key, divided, found, sizes)
+        ready = self._ready_for(key, divided, found, sizes)
         while len(self._entries) >= CACHE_SIZE:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = ready
-        return ready.run(leaves)
+        return self._apply(ready, leaves)
 
     def _sizes(self, found: Signature) -> _Sizes:
         """Where the dynamic axes are; raises if an array has no such axis."""
@@ -245,29 +272,69 @@ class Dynamic(Jitted):
             leaf += branch.num_leaves
         return _Sizes(found.types, tuple(places))
 
-    def _prepared(
+    def _ready_for(
         self, key: Any, divided: Divided, found: Signature, sizes: _Sizes
-    ) -> _Ready:
-        """What calls of a signature run: a program of its range, padded."""
-        ends = sizes.largest()
+    ) -> Entry:
+        """What calls of a signature run: code for all sizes, or for its range."""
         exact = self._staged(divided, found, key[-1])
-        forms = self._forms.setdefault((*key[:1], sizes.with_sizes(ends), *key[2:]), [])
-        for form in forms:
-            try:
-                made = pad_program(Sized(exact.program, form.other, form.largest))
-            except errors.DynamicSizeError:
-                continue
-            if made.program == form.entry.program:
-                self._hits += 1
-                return self._ready(exact, form.entry, made)
+        alike = (*key[:1], sizes.symbolic, *key[2:])
+        known = self._any.found(alike, exact, sizes.now) or self._padded(
+            key, exact, sizes
+        )
+        if known is not None:
+            self._hits += 1
+            return known
         if compiling_forbidden.get():
             raise errors.RecompileError(
                 f"{self._asker} was called with sizes for which it is compiled anew: "
                 f"{', '.join(map(str, found.types))}"
             )
+
+        def traced(changed: Mapping[int, int]) -> Entry:
+            return self._at(divided, found, sizes, changed, exact)
+
         self._misses += 1
-        form, made = self._form(divided, found, sizes, exact)
-        forms.append(form)
+        self._missed = found
+        made = self._any.new(alike, exact, sizes.now, traced)
+        ready: Entry = made or self._new_padded(
+            key, divided, found, sizes, exact, alike in self._worked
+        )
+        self._worked.add(alike)
+        self._reason = _reason(ready, self._any.problem)
+        if config.explain_cache_misses:
+            print(self.explain_miss(), file=sys.stderr)
+        return ready
+
+    def _padded(self, key: Any, exact: Entry, sizes: _Sizes) -> _Ready | None:
+        """A program of the range of the sizes, padded, if there is one."""
+        types = sizes.with_sizes(sizes.largest())
+        for form in self._forms.get((*key[:1], types, *key[2:]), ()):
+            try:
+                made = pad_program(Sized(exact.program, form.other, form.largest))
+            except errors.DynamicSizeError:
+                continue
+            if made.program == form.entry.program:
+                return self._ready(exact, form.entry, made)
+        return None
+
+    def _new_padded(
+        self,
+        key: Any,
+        divided: Divided,
+        found: Signature,
+        sizes: _Sizes,
+        exact: Entry,
+        special: bool,
+    ) -> Entry:
+        """A new padded program; a `special` size may also be compiled by itself."""
+        try:
+            form, made = self._form(divided, found, sizes, exact)
+        except errors.DynamicSizeError:
+            if special:
+                return exact
+            raise
+        types = sizes.with_sizes(sizes.largest())
+        self._forms.setdefault((*key[:1], types, *key[2:]), []).append(form)
         return self._ready(exact, form.entry, made)
 
     def _form(
@@ -346,6 +413,18 @@ class Dynamic(Jitted):
         )
 
 
+def _reason(ready: Entry, problem: Exception | None) -> str:
+    """Why a call was compiled, beside what differs in its types."""
+    if problem is None:
+        return ""
+    what = str(problem).splitlines()[0]
+    if isinstance(problem, Undecided):
+        what = f"code for all sizes would have to know {what}, where n0 is one"
+    if isinstance(ready, _Ready):
+        return f"it is compiled for a range of sizes: {what}"
+    return f"at these sizes its program is another one: {what}"
+
+
 def _shown(sizes: Mapping[int, int]) -> str:
     """Sizes in words: what is in the place of which."""
     rows = sizes.items()
@@ -362,10 +441,5 @@ def dynamic_jit(
         reason = "a static argument is no array"
         raise errors.OptionError(
             errors.explain(f"{asker}: {name} is static and dynamic", reason)
-        )
-    for name in sorted(options.donate_names & {*axes}):
-        reason = "its memory is not used, since it is copied to be padded"
-        raise errors.OptionError(
-            errors.explain(f"{asker}: {name} is donated and dynamic", reason)
         )
     return Dynamic(function, options, axes)

@@ -497,11 +497,13 @@ def jit(
 
     `dynamic` names arguments of which an axis (or several, a tuple) has many sizes, as
     in `dynamic={"x": 0}`; of a tree it is an axis of every leaf. Such a function is
+    compiled once, and its code serves all sizes: they are numbers that it reads when it
+    runs. A new size costs a trace. Where the code would depend on the size it is
     compiled once for a range of sizes, from one end of 8, 12, 16, 24, 32, … to the
     next, and runs at the largest of them with the rest as padding that no result
-    depends on. In the range another size costs a trace. The function must be one
-    program for all sizes: what cannot be raises `DynamicSizeError`, which names the
-    operation. It is traced at the end of the range, too, with all that Python does.
+    depends on; `explain_miss` says why. The function must be one program for many
+    sizes: what cannot be raises `DynamicSizeError`, which names the operation. It is
+    traced at a few other sizes, too, with all that Python does.
 
     The result has `lower`, `trace`, `eval_shape`, `cache_info`, `explain_miss`,
     `clear_cache`. Raises `OptionError` for options that do not fit the function,

@@ -18,15 +18,17 @@ def inline(
     products: Products = BLAS,
     kept: Callable[[Eqn], bool] | None = None,
     backend: str = "cpu",
+    hoists: bool = True,
 ) -> Program:
     """The program with every held program that may be inlined written out.
 
     Equations that are `kept` stay as they are, and so do the convolutions that a
-    backend computes as such. What depends on the backend alone is put in.
+    backend computes as such. What depends on the backend alone is put in. If it
+    `hoists`, what loops compute anew in every round stands before them.
     """
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
-    outputs = _Inliner(products, kept, backend).expand(program, env, eqns, None)
+    outputs = _Inliner(products, kept, backend, hoists).expand(program, env, eqns, None)
     return Program(program.inputs, tuple(eqns), outputs)
 
 
@@ -38,7 +40,9 @@ class _Inliner:
         products: Products,
         kept: Callable[[Eqn], bool] | None,
         backend: str,
+        hoists: bool,
     ) -> None:
+        self.hoists = hoists
         self.products = products
         self.kept = kept
         self.backend = backend
@@ -82,7 +86,7 @@ class _Inliner:
 
     def _parts(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Equations in the place of one, unless the backend computes it as it is."""
-        whole = self.products.convolution(eqn) is not None
+        whole = self.products.convolution(eqn) is not None or not self.hoists
         return None if whole else eqn.primitive.hoisted(eqn)
 
 

@@ -17,6 +17,7 @@ from fnx.core.program import Program
 from fnx.core.types import ArrayType
 from fnx.dtypes import bool_, uint8
 from fnx.records import record
+from fnx.sizes import surely_at_most
 
 if TYPE_CHECKING:
     from fnx.compiler.plan import PlanBuilder
@@ -104,4 +105,10 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
 
 def scratch_of(*plans: Plan) -> Value:
     """Memory for the arena of any of these plans, of which one runs at a time."""
-    return Value(ArrayType((max(plan.arena for plan in plans),), uint8))
+    most = 0
+    for plan in plans:
+        if surely_at_most(most, plan.arena):
+            most = plan.arena
+        elif not surely_at_most(plan.arena, most):
+            most += plan.arena  # either may be the larger one
+    return Value(ArrayType((most,), uint8))

@@ -16,6 +16,7 @@ from fnx.core.layout import Convolved, Product
 from fnx.core.program import Eqn
 from fnx.kernel.ir import Kernel
 from fnx.records import record
+from fnx.sizes import usual
 
 DType = np.dtype[Any]
 
@@ -54,8 +55,8 @@ class Products:
 
 def is_small(stack: int, m: int, n: int, k: int) -> bool:
     """Whether a fold is no slower, whatever the machine."""
-    work = m * n * k
-    return k <= 1 or stack * work <= FOLDED_WORK or work <= FOLDED_ITEM
+    work = usual(m * n * k)
+    return k <= 1 or usual(stack) * work <= FOLDED_WORK or work <= FOLDED_ITEM
 
 
 _BLAS_DTYPES = (

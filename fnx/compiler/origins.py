@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnx.core.layout import Layout, is_row_major, row_major
 from fnx.core.program import Atom, Eqn, Var
 from fnx.records import record
+from fnx.sizes import usual
 
 
 @record
@@ -97,7 +98,7 @@ def _possible(atom: Atom, computed: Callable[[Var], Eqn | None]) -> Iterator[Ori
             return
         eqn = computed(source)
         layout = _after(chain)
-        fits = eqn is None or source.type.size <= atom.type.size
+        fits = eqn is None or usual(source.type.size) <= usual(atom.type.size)
         if layout is not None and fits:
             yield Origin(source, layout)
 
@@ -119,4 +120,5 @@ def _viewed(eqn: Eqn, layout: Layout, source: Atom) -> Layout | None:
 
 def _copied(step: Eqn, layouts: Sequence[Layout]) -> int | None:
     types = [atom.type for atom in step.inputs]
-    return step.primitive.copied(types, layouts, **step.params)
+    copied: int | None = usual(step.primitive.copied(types, layouts, **step.params))
+    return copied

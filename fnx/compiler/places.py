@@ -16,6 +16,7 @@ from fnx.core.layout import Layout, Product, row_major
 from fnx.core.types import ArrayType
 from fnx.kernel.ir import Kernel
 from fnx.records import record
+from fnx.sizes import Size, surely_at_most, usual
 
 if TYPE_CHECKING:
     from fnx.compiler.step import Step
@@ -31,7 +32,8 @@ class Place:
     index: int
 
     def __str__(self) -> str:
-        return f"{self.role}{self.index}" if self.role != "arena" else f"@{self.index}"
+        where = "@" if self.role == "arena" else self.role
+        return f"{where}{self.index!r}"
 
 
 class Value:
@@ -164,23 +166,29 @@ def _renamed(
 
 
 def _rounded(nbytes: int) -> int:
-    return max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
+    blocks = (nbytes + ALIGNMENT - 1) // ALIGNMENT
+    return (
+        blocks * ALIGNMENT if isinstance(blocks, Size) else max(blocks, 1) * ALIGNMENT
+    )
 
 
 class _FreeList:
-    """The free blocks of a growing arena; the smallest that fits is taken."""
+    """The free blocks of a growing arena; the smallest that fits is taken.
+
+    Where sizes are formulas, it has to fit whatever they are.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         self.blocks: list[tuple[int, int]] = []  # (offset, size), by offset
 
     def take(self, size: int) -> int:
-        fitting = [block for block in self.blocks if block[1] >= size]
+        fitting = [block for block in self.blocks if surely_at_most(size, block[1])]
         if not fitting:
             return self._grow(size)
-        offset, room = min(fitting, key=lambda block: block[1])
+        offset, room = min(fitting, key=lambda block: usual(block[1]))
         self.blocks.remove((offset, room))
-        if room > size:
+        if room != size:
             self.give(offset + size, room - size)
         return offset
 
@@ -193,7 +201,9 @@ class _FreeList:
 
     def give(self, offset: int, size: int) -> None:
         merged: list[tuple[int, int]] = []
-        for block in sorted([*self.blocks, (offset, size)]):
+        # What is laid out one after the other is in that order for any size.
+        every = [*self.blocks, (offset, size)]
+        for block in sorted(every, key=lambda block: usual(block[0])):
             if merged and sum(merged[-1]) == block[0]:
                 merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
             else:

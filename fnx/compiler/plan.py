@@ -50,6 +50,7 @@ from fnx.core.types import ArrayType
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.expr import linear_offset
 from fnx.kernel.ir import Kernel
+from fnx.sizes import Undecided
 
 Held = Callable[[Program, int, int], "Plan"]
 """Plans a program that a step runs, whose carry are so many inputs from one on."""
@@ -71,10 +72,14 @@ def make_plan(
     """
     builder = PlanBuilder(fused, held, aside)
     for number, step in enumerate(fused.steps):
-        if isinstance(step, Group):
-            builder.add_group(step, f"kernel{number}")
-        else:
-            builder.add_equation(step)
+        try:
+            if isinstance(step, Group):
+                builder.add_group(step, f"kernel{number}")
+            else:
+                builder.add_equation(step)
+        except Undecided as error:
+            eqn = step if isinstance(step, Eqn) else fused.makers[step.outputs[0]]
+            raise Undecided(f"{error} ({eqn.primitive.name})") from None
     if carry is not None:
         builder.store_outputs(*carry)
     return builder.finish()

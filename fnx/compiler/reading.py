@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fnx import dtypes
 from fnx.core.program import Atom, Eqn
+from fnx.sizes import usual
 
 # Work to compute a value again, in units of one arithmetic operation.
 SIMPLE, DIVISION, FUNCTION, REDUCTION = 1, 5, 12, 100
@@ -31,7 +32,7 @@ def function_values(eqn: Eqn) -> int:
     if not elementwise or not primitive.has("element") or own_cost(eqn) != FUNCTION:
         return 0
     type = eqn.outputs[0].type
-    return type.size if dtypes.is_inexact(type.dtype) else 0
+    return int(usual(type.size)) if dtypes.is_inexact(type.dtype) else 0
 
 
 def alignment(eqn: Eqn, position: int) -> tuple[int | None, ...] | None:
@@ -88,4 +89,4 @@ def rank(atom: Atom) -> int:
 
 def is_narrow(atom: Atom, eqn: Eqn) -> bool:
     """Whether an operand has far fewer elements than what is made of it."""
-    return _NARROW * atom.type.size <= eqn.outputs[0].type.size
+    return bool(_NARROW * usual(atom.type.size) <= usual(eqn.outputs[0].type.size))

@@ -241,7 +241,7 @@ class Plan:
         ]
 
     def __str__(self) -> str:
-        rows = [f"plan: {len(self.steps)} steps, arena {self.arena} bytes"]
+        rows = [f"plan: {len(self.steps)} steps, arena {self.arena!r} bytes"]
         for number, step in enumerate(self.steps):
             scope = self.scopes[number] if self.scopes else ""
             inside = f"  # {scope}" if scope else ""
@@ -277,12 +277,12 @@ def _describe(step: Step) -> str:
         case KernelStep(kernel, buffers):
             sizes = [b.size * b.dtype.itemsize for b in kernel.buffers]
             shown = ", ".join(f"{p}" for p in buffers)
-            return f"{kernel.name}({shown})  {sum(sizes)} bytes"
+            return f"{kernel.name}({shown})  {sum(sizes)!r} bytes"
         case MatmulStep():
             p = step.product
             x = f"{step.x}{'ᵀ' if p.x.transposed else ''}"
             y = f"{step.y}{'ᵀ' if p.y.transposed else ''}"
-            size = f"{p.stack}×{p.m}×{p.n}×{p.k}"
+            size = f"{p.stack!r}×{p.m!r}×{p.n!r}×{p.k!r}"
             dtype = f"{step.dtype}"
             if step.out_dtype != step.dtype:
                 dtype += f" to {step.out_dtype}"
@@ -293,7 +293,7 @@ def _describe(step: Step) -> str:
             size = "×".join(map(str, (c.groups, c.batch * c.places, c.outs, c.summed)))
             return f"{out} = {x} convolved with {kernel}  {size} {dtype}"
         case CopyStep(out, source, nbytes):
-            return f"{out} = copy {source}  {nbytes} bytes"
+            return f"{out} = copy {source}  {nbytes!r} bytes"
         case HostStep():
             ends = ", ".join(map(str, step.outputs))
             inputs = ", ".join(map(str, step.inputs))
@@ -309,5 +309,6 @@ def _describe(step: Step) -> str:
         case LoopStep():
             ends = ", ".join([str(slot.end) for slot in step.carry])
             rows = ", ".join([str(rows.place) for rows in step.results])
-            rounds = "while" if step.test else f"{step.count or step.length} rounds"
+            count = repr(step.length) if step.count is None else str(step.count)
+            rounds = "while" if step.test else f"{count} rounds"
             return f"{ends}; {rows} = {rounds}"

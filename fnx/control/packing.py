@@ -21,6 +21,7 @@ from fnx.core.simplify import simplify
 from fnx.core.trace import bind, evaluate
 from fnx.ops.shape import concatenate, part_of, reshape
 from fnx.records import record
+from fnx.sizes import surely_at_most
 from fnx.transforms.batch import batch_program
 from fnx.transforms.rewrite import rewrite
 
@@ -83,7 +84,7 @@ def _ways(program: Program, consts: int, carry: int) -> dict[int, _Way]:
             var in other for n, other in enumerate(needs) if n != number
         )
         apart = own.isdisjoint(set(before) - {var})
-        small = var.type.size <= _LARGEST and len(own) <= _LONGEST
+        small = surely_at_most(var.type.size, _LARGEST) and len(own) <= _LONGEST
         if small and alone and apart and var in own and end in makers:
             way = _way(end, makers, kinds | {var: "carry"})
             if way is not None:

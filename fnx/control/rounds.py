@@ -32,6 +32,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.families import along
 from fnx.ops.shape import permute
 from fnx.records import record
+from fnx.sizes import usual
 from fnx.transforms.rewrite import Mask
 from fnx.transforms.split import split_program
 from fnx.transforms.transpose import pull_back
@@ -304,8 +305,9 @@ def invariant(
 
 def _is_copy(eqn: Eqn) -> bool:
     """Whether an equation is cheap, and gives more elements than it takes."""
-    most = max(atom.type.size for atom in eqn.inputs)
-    return eqn.primitive.cheap and any(var.type.size > most for var in eqn.outputs)
+    most = max(usual(atom.type.size) for atom in eqn.inputs)
+    made = max(usual(var.type.size) for var in eqn.outputs)
+    return bool(eqn.primitive.cheap and made > most)
 
 
 def hoisted_equation(eqn: Eqn, program: Program, consts: Sequence[Any]) -> Eqn:

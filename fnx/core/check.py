@@ -10,6 +10,7 @@ from __future__ import annotations
 from fnx import errors
 from fnx.config import config
 from fnx.core.program import Eqn, Program, Var, params_key, sub_programs
+from fnx.sizes import Undecided
 
 
 def checked(
@@ -55,7 +56,10 @@ def _equation_problem(eqn: Eqn, defined: set[Var], weak: bool) -> str | None:
         hash(params_key(eqn.params))
     except TypeError:
         return f"params are not hashable: {eqn.params}"
-    types = eqn.primitive.infer(*[a.type for a in eqn.inputs], **eqn.params)
+    try:
+        types = eqn.primitive.infer(*[a.type for a in eqn.inputs], **eqn.params)
+    except Undecided:
+        return None  # a rule that tells types of known sizes only
     many = types if eqn.primitive.multiple else (types,)
     found = tuple([var.type for var in eqn.outputs])
     pairs = zip(many, found, strict=False)

@@ -17,6 +17,7 @@ import numpy as np
 from fnx.core.primitive import Primitive
 from fnx.core.program import Literal, Program
 from fnx.core.types import ArrayType
+from fnx.sizes import Size
 
 
 class _Nameless(Exception):
@@ -49,6 +50,8 @@ def _plain(value: Any, known: dict[int, str]) -> Any:
         return tuple([_plain(item, known) for item in value])
     if kind in _EXACT:
         return value
+    if kind is Size:
+        return _Text(repr(value))
     if kind is ArrayType or isinstance(value, Primitive | np.dtype):
         return _Text(f"<{value}>")
     if kind is Literal:

@@ -16,6 +16,7 @@ from fnx.dtypes import DType
 from fnx.kernel import scalar
 from fnx.kernel.expr import Buffer, IndexExpr, Load, LoopIndex, stride
 from fnx.kernel.ir import Recall, Store
+from fnx.sizes import Size
 
 
 class Access(Values):
@@ -44,7 +45,10 @@ class Access(Values):
         """Where a buffer begins; a local one is allocated when it is first used."""
         if buffer not in self.pointers:
             assert buffer.role == "local", f"{buffer.name} is no buffer of the kernel"
-            type_ = f"[{buffer.size} x {memory_type(buffer.dtype)}]"
+            most = buffer.size
+            if isinstance(most, Size):
+                most = most.bounds[1]
+            type_ = f"[{most} x {memory_type(buffer.dtype)}]"
             self.pointers[buffer] = self.allocate(type_)
         return self.pointers[buffer]
 
@@ -127,7 +131,7 @@ class Access(Values):
             if step == 1 and load.dtype.itemsize >= 4:
                 return self.load_masked(load)
             return self.gather(load)
-        if step is None:
+        if step is None or isinstance(step, Size):
             return self.gather(load)
         first = self.index(load.offset)
         if step == 1:

@@ -32,6 +32,7 @@ from fnx.cpu.library import (
     blas_address,
     blas_threads_address,
 )
+from fnx.cpu.llvm import SIZES
 from fnx.cpu.products import OWN
 from fnx.cpu.python import CALL, LISTEN, SERVE
 from fnx.cpu.threads import cpus, num_threads
@@ -42,8 +43,11 @@ from fnx.runtime.plan import (
     Literal,
     Place,
     Plan,
+    Sizes,
+    at_sizes,
     listen,
 )
+from fnx.sizes import Size
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 # The function lets other Python threads run, and cannot fail; or it lets them run, too,
@@ -61,7 +65,8 @@ class Compiled:
     """A plan as machine code for this CPU, without an address of this process.
 
     `plan` has no steps any more; `hosts` are those that run in Python. The code is
-    linked with `symbols`. `rounds` says how much it does.
+    linked with `symbols`. `rounds` says how much it does. The code of a plan for many
+    sizes is linked with `SIZES`, where the values of these formulas are.
     """
 
     plan: Plan
@@ -69,6 +74,7 @@ class Compiled:
     code: jit.Code
     symbols: tuple[str, ...]
     rounds: float
+    sizes: tuple[Size, ...] = ()
 
 
 _NONE: Mapping[int, np.ndarray[Any, Any]] = {}
@@ -97,11 +103,19 @@ class CpuBackend:
             code=jit.assemble_module(module, num_threads()),
             symbols=tuple(sorted(printed.symbols)),
             rounds=sum(map(rounds, plan.steps)),
+            sizes=tuple(module.sizes),
         )
 
     def load(self, compiled: Compiled) -> _NativePlan:
         """The plan as one native call."""
         return _NativePlan(compiled)
+
+    def load_at(self, compiled: Compiled, sizes: Sizes) -> _NativePlan:
+        """The plan for many sizes as one native call for these."""
+        values = np.array([size.at(sizes) for size in compiled.sizes], np.int64)
+        plan, hosts = at_sizes((compiled.plan, compiled.hosts), sizes)
+        known = dataclasses.replace(compiled, plan=plan, hosts=hosts)
+        return _NativePlan(known, values)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An array whose memory was used before, if it is large."""
@@ -118,13 +132,16 @@ class CpuBackend:
 
 
 class _NativePlan:
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, sizes: Any = None) -> None:
+        self.sizes = sizes  # kept: the code reads them
         self.plan = compiled.plan
         self.outputs = compiled.plan.outputs
         self.hosts = compiled.hosts
         self.rounds = compiled.rounds
         self.serve = self._serve  # kept: the code has its address
         imports = {name: self._address(name) for name in compiled.symbols}
+        if compiled.sizes:
+            imports[SIZES] = sizes.ctypes.data
         exports = ["run", CALL] if _calls_python(compiled) else ["run"]
         self.code = jit.load(compiled.code, exports, imports)
         self.function: Any = (
@@ -165,7 +182,8 @@ class _NativePlan:
             *[array.ctypes.data for array in everything]
         )
         self.function(ctypes.addressof(pointers))
-        self.arenas.append(arena)
+        if self.sizes is None:  # else there are many like this one
+            self.arenas.append(arena)
         return outputs
 
     def call_path(self, form: CallForm) -> Table | None:
@@ -195,6 +213,8 @@ class _NativePlan:
         try:
             return self.arenas.pop()
         except IndexError:
+            if self.sizes is not None:
+                return memory.empty((self.plan.arena,), np.dtype(np.uint8))
             return memory.scratch(self.plan.arena)
 
     @errors.api_boundary

@@ -24,6 +24,7 @@ from fnx.cpu.lapack_table import (
     routine_text,
 )
 from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
+from fnx.cpu.llvm import Numbers
 from fnx.cpu.products import is_own, product_text, rounds_and_chunk, routine
 from fnx.cpu.python import define
 from fnx.cpu.workers import has_pool
@@ -44,6 +45,7 @@ from fnx.runtime.plan import (
     all_steps,
     held_plans,
 )
+from fnx.sizes import Size, surely_at_most
 
 
 @record
@@ -100,15 +102,15 @@ class Function:
         self.operands: str | None = None  # memory for those of a product
         self.in_blas = False  # whether BLAS is told to use one thread
         self.deadline: str | None = None
+        self.given = Numbers(self.module)
 
     def text(self) -> str:
         """The whole function."""
         body = "\n".join(f"  {line}" for line in (*self.allocated, *self.lines))
         operands = ", ptr %operands" if self.is_tight else ""
-        return (
-            f"\ndefine i32 @{self.name}(ptr %pointers{operands}) {{\nentry:\n{body}\n"
-            "  ret i32 0\nfailed:\n  ret i32 1\n}"
-        )
+        head = f"define i32 @{self.name}(ptr %pointers{operands}) {{"
+        last = "  ret i32 0\nfailed:\n  ret i32 1\n}"
+        return "\n".join(["", head, "entry:", *self.given.lines, body, last])
 
     def number(self) -> int:
         """A new number, for a label or a register."""
@@ -118,6 +120,10 @@ class Function:
     def label(self, what: str) -> str:
         """A new label."""
         return f"{what}{self.number()}"
+
+    def size(self, number: int | Size) -> str:
+        """A number as an operand."""
+        return self.given.operand(number)
 
     def array(self, count: int) -> str:
         """Memory for so many pointers, on the stack."""
@@ -199,12 +205,13 @@ class Function:
             self.lines.append("br label %failed")
         self.lines.append(f"{after}:")
 
-    def copy(self, target: str, source: str, nbytes: int) -> None:
+    def copy(self, target: str, source: str, nbytes: int | Size) -> None:
         """Copies so many bytes from one address to another."""
         memcpy = "llvm.memcpy.p0.p0.i64"
         self.module.declare(memcpy, f"declare void @{memcpy}(ptr, ptr, i64, i1)")
         self.lines.append(
-            f"call void @{memcpy}(ptr {target}, ptr {source}, i64 {nbytes}, i1 false)"
+            f"call void @{memcpy}(ptr {target}, ptr {source}, "
+            f"i64 {self.size(nbytes)}, i1 false)"
         )
 
 
@@ -237,7 +244,7 @@ class Driver:
             case MatmulStep():
                 self.matmul(step)
             case CopyStep(out, source, nbytes):
-                if out != source and nbytes:
+                if out != source and nbytes != 0:
                     ends = self.pointer(out), self.pointer(source)
                     self.function.copy(*ends, nbytes)
             case HostStep() if is_native(step):
@@ -263,7 +270,8 @@ class Driver:
         places = (*host.inputs, *host.outputs)
         pointers = [self.pointer(x) for x in places if isinstance(x, Place)]
         sizes = [size for type in host.input_types for size in type.shape]
-        given = [*[f"ptr {x}" for x in pointers], *[f"i64 {n}" for n in sizes]]
+        counts = map(self.function.size, sizes)
+        given = [*[f"ptr {x}" for x in pointers], *[f"i64 {n}" for n in counts]]
         callee = f"inttoptr (i64 {cpu.address} to ptr)"
         self.function.lines.append(f"call void {callee}({', '.join(given)})")
 
@@ -322,7 +330,8 @@ class Driver:
             if place.role == "arena":
                 arena = self.pointer(BASE)
                 self.function.lines.append(
-                    f"{found} = getelementptr i8, ptr {arena}, i64 {place.index}"
+                    f"{found} = getelementptr i8, ptr {arena}, "
+                    f"i64 {self.function.size(place.index)}"
                 )
             else:
                 loaded = _loaded(found, "%pointers", self.slot(place))
@@ -349,17 +358,24 @@ class Driver:
         self.rounds(name, operands, rounds, chunk, _calls_blas(step))
 
     def rounds(
-        self, name: str, context: str, count: int, chunk: int, blas: bool
+        self,
+        name: str,
+        context: str,
+        count: int | Size,
+        chunk: int | Size,
+        blas: bool,
     ) -> None:
         """Calls a function for so many rounds; threads take a chunk of them each.
 
         If it calls `blas`, that must be one which can be told to use one thread.
         """
-        if chunk < count and has_pool() and (not blas or has_set_threads()):
+        some, few = self.function.size(count), surely_at_most(count, chunk)
+        if not few and has_pool() and (not blas or has_set_threads()):
             self.function.external(RUN, "void", "ptr, ptr, i64, i64")
-            call = f"@{RUN}(ptr @{name}, ptr {context}, i64 {count}, i64 {chunk})"
+            ends = f"i64 {some}, i64 {self.function.size(chunk)}"
+            call = f"@{RUN}(ptr @{name}, ptr {context}, {ends})"
         else:
-            call = f"@{name}(ptr {context}, i64 0, i64 {count})"
+            call = f"@{name}(ptr {context}, i64 0, i64 {some})"
         self.function.lines.append(f"call void {call}")
 
     def lapack(self, step: HostStep) -> None:
@@ -397,9 +413,12 @@ class Driver:
             name = products[key] = f"product{len(products)}"
             symbol, parameters = routine(step)
             function.external(symbol, "void", parameters)
-            umin = "declare i64 @llvm.umin.i64(i64, i64)"
-            function.module.declare("llvm.umin.i64", umin)
-            function.module.define(product_text(step, name, self.constant))
+            for bound in ("umin", "smax"):
+                declared = f"declare i64 @llvm.{bound}.i64(i64, i64)"
+                function.module.declare(f"llvm.{bound}.i64", declared)
+            numbers = Numbers(function.module)
+            text = product_text(step, name, self.constant, numbers)
+            function.module.define(text)
         return name
 
     def constant(self, type_: str, value: str) -> str:

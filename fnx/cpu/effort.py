@@ -17,6 +17,7 @@ from fnx.runtime.plan import (
     MatmulStep,
     Step,
 )
+from fnx.sizes import Size, usual
 
 
 def rounds(step: Step) -> float:
@@ -25,13 +26,14 @@ def rounds(step: Step) -> float:
         case KernelStep(kernel, _):
             return kernel_rounds(kernel)
         case CopyStep(_, _, nbytes):
-            return nbytes / 64
+            return float(usual(nbytes)) / 64
         case MatmulStep(product=product):
-            return product.work / 32
+            return float(usual(product.work)) / 32
         case BranchStep(branches=plans):
             return max(sum(map(rounds, plan.steps)) for plan in plans)
-        case LoopStep(test=None, length=int(length)):
-            return length * one_round(step) if length else 0.0  # not 0 * inf
+        case LoopStep(test=None, length=int() | Size() as length):
+            # not 0 * inf
+            return float(usual(length)) * one_round(step) if length != 0 else 0.0
     return math.inf
 
 

@@ -40,6 +40,7 @@ from fnx.kernel.ir import (
     interleaved,
     loops,
 )
+from fnx.sizes import Size, surely_below
 
 RUN = "fnx_run"
 """The symbol of the thread pool's function, which kernels with `shares` call."""
@@ -132,7 +133,8 @@ class _Printer(Positions):
     def definition(self, name: str, parameters: Sequence[str]) -> str:
         """A function of what has been printed."""
         head = f"define internal void @{name}({', '.join(parameters)}) {{\nentry:"
-        return "\n".join((head, *self.memory, *self.lines, "  ret void\n}"))
+        first = *self.memory, *self.numbers.lines
+        return "\n".join((head, *first, *self.lines, "  ret void\n}"))
 
     # -- loops that threads share
 
@@ -152,7 +154,8 @@ class _Printer(Positions):
             address = self.emit(f"getelementptr i64, ptr {context}, i64 {n}")
             self.write(f"store {type_} {value}, ptr {address}")
         self.part(loop, name)
-        args = f"ptr @{name}, ptr {context}, i64 {share.rounds}, i64 {share.chunk}"
+        ends = f"i64 {self.size(share.rounds)}, i64 {self.size(share.chunk)}"
+        args = f"ptr @{name}, ptr {context}, {ends}"
         self.module.declare(RUN, f"declare void @{RUN}(ptr, ptr, i64, i64)")
         self.write(f"call void @{RUN}({args})")
         if loop.folds:
@@ -261,6 +264,17 @@ class _Printer(Positions):
         started = [scan for scan in loop.scans if scan not in self.folds]
         for scan in started:
             self.folds[scan] = self.identities(scan, self.lanes(scan))
+        if isinstance(loop.extent, Size):
+            self.rounds_of_any(loop)
+        else:
+            self.rounds_of(loop)
+        for fold in begun:
+            self.finish(fold)
+        for scan in started:
+            del self.folds[scan]
+
+    def rounds_of(self, loop: Loop) -> None:
+        """The rounds of a loop of which it is known how many there are."""
         whole = loop.extent - loop.extent % loop.width
         with self.lanes_of_loop(loop):
             if loop.overlaps and not loop.folds:
@@ -271,10 +285,25 @@ class _Printer(Positions):
                     self.last_round(loop, whole)
         if not loop.overlaps and whole < loop.extent:
             self.rounds(loop, whole, loop.extent)
-        for fold in begun:
-            self.finish(fold)
-        for scan in started:
-            del self.folds[scan]
+
+    def rounds_of_any(self, loop: Loop) -> None:
+        """The rounds of a loop whose extent is known when it runs: perhaps none.
+
+        What is left beside whole vectors runs one by one; folds of the loop's own lanes
+        go on as scalars.
+        """
+        whole, end = loop.extent // loop.width * loop.width, self.size(loop.extent)
+        if loop.width > 1:
+            with self.lanes_of_loop(loop):
+                self.guarded(loop, "0", self.size(whole))
+            for fold in loop.folds:
+                if self.lanes(fold) == 1:
+                    self.reduce(fold, self.folds[fold])
+        if loop.width == 1 and surely_below(0, loop.extent):
+            self.rounds(loop, "0", end)
+        elif loop.width == 1 or whole != loop.extent:
+            begin = "0" if loop.width == 1 else self.size(whole)
+            self.guarded(loop, begin, end)
 
     @contextmanager
     def lanes_of_loop(self, loop: Loop) -> Iterator[None]:
@@ -296,6 +325,9 @@ class _Printer(Positions):
 
     def ranged_loop(self, loop: Loop) -> None:
         """The rounds of a loop without folds that the function is called for."""
+        if isinstance(loop.extent, Size):
+            self.ranged_loop_of_any(loop)
+            return
         whole = loop.extent - loop.extent % loop.width
         if loop.overlaps or whole == loop.extent:
             with self.lanes_of_loop(loop):
@@ -305,19 +337,48 @@ class _Printer(Positions):
             self.guarded(loop, "%begin", self.bound("umin", "%end", whole))
         self.guarded(loop, self.bound("umax", "%begin", whole), "%end")
 
-    def bound(self, name: str, value: str, limit: int) -> str:
+    def ranged_loop_of_any(self, loop: Loop) -> None:
+        """The same, of a loop whose extent is known when it runs."""
+        whole = loop.extent // loop.width * loop.width
+        if whole == loop.extent:
+            with self.lanes_of_loop(loop):
+                self.guarded(loop, "%begin", "%end")
+            return
+        with self.lanes_of_loop(loop):
+            self.guarded(loop, "%begin", self.bound("umin", "%end", whole))
+        self.guarded(loop, self.bound("umax", "%begin", whole), "%end")
+
+    def bound(self, name: str, value: str, limit: int | Size) -> str:
         """The smaller or larger of two bounds."""
-        return self.call(f"llvm.{name}.i64", "i64", ("i64", value), ("i64", str(limit)))
+        limits = ("i64", value), ("i64", self.size(limit))
+        return self.call(f"llvm.{name}.i64", "i64", *limits)
 
     def guarded(self, loop: Loop, begin: str, end: str) -> None:
         """The rounds from `begin` to `end`, known at run time: perhaps none."""
         some = self.emit(f"icmp ult i64 {begin}, {end}")
         inside, after = self.label(), self.label()
         self.write(f"br i1 {some}, label %{inside}, label %{after}")
+        before, known = self.block, self.running(loop)
         self.start(inside)
         self.rounds(loop, begin, end)
+        last, values = self.block, self.running(loop)
         self.write(f"br label %{after}")
         self.start(after)
+        for carried in loop.carried:
+            state = self.folds[carried]
+            state.values = [
+                self.emit(
+                    f"phi {self.type(body.dtype, state.lanes)} "
+                    f"[ {a}, %{before} ], [ {b}, %{last} ]"
+                )
+                for body, a, b in zip(
+                    carried.bodies, known[carried], values[carried], strict=True
+                )
+            ]
+
+    def running(self, loop: Loop) -> dict[Fold | Scan, list[str]]:
+        """What a loop's folds and scans have come to."""
+        return {carried: self.folds[carried].values for carried in loop.carried}
 
     def rounds(self, loop: Loop, begin: int | str, end: int | str) -> None:
         """At least one round: from `begin` to `end`, by the lanes of its index now.
@@ -335,7 +396,8 @@ class _Printer(Positions):
         index = f"%i{label[1:]}"
         phis = self.enter(loop, index, label, begin)
         first = index
-        if loop.extent % step and end in (loop.extent, "%end"):
+        known = not isinstance(loop.extent, Size)
+        if known and loop.extent % step and end in (loop.extent, "%end"):
             first = self.bound("umin", index, loop.extent - step)
         self.one_round(loop, first)
         self.write(f"{index}.next = add i64 {index}, {step}")

@@ -29,6 +29,7 @@ from fnx.runtime.plan import (
     all_steps,
     held_plans,
 )
+from fnx.sizes import surely_at_most, usual
 
 if TYPE_CHECKING:
     from fnx.cpu.driver import Driver
@@ -85,19 +86,21 @@ def _period(step: LoopStep) -> int:
         return 0
     effort = one_round(step)
     period = UNSEEN_UNKNOWN if math.isinf(effort) else max(int(UNSEEN / effort), 1)
-    is_short = step.length is not None and step.length <= period
+    is_short = step.length is not None and surely_at_most(step.length, period)
     return 0 if is_short else period
 
 
 def is_tight(step: LoopStep) -> bool:
     """Whether a round is so few instructions that calls and memory are its cost."""
-    small = all(s.spare is not None and s.nbytes <= SMALL for s in step.carry)
+    small = all(
+        s.spare is not None and surely_at_most(s.nbytes, SMALL) for s in step.carry
+    )
     return small and sum(map(_weight, held_plans(step))) <= TIGHT
 
 
 def _weight(plan: Plan) -> float:
     """How much a round of a loop does: rounds of the loops of its kernels."""
-    if plan.arena > 16 * SMALL:
+    if not surely_at_most(plan.arena, 16 * SMALL):
         return math.inf
     total = 0.0
     for step in plan.steps:
@@ -105,7 +108,7 @@ def _weight(plan: Plan) -> float:
             case KernelStep(kernel):
                 total += kernel_rounds(kernel)
             case CopyStep(nbytes=nbytes):
-                total += nbytes / SMALL
+                total += usual(nbytes) / SMALL
             case BranchStep(branches=branches):
                 total += sum(map(_weight, branches))
             case LoopStep():
@@ -181,8 +184,9 @@ class _Loop:
         ]
         self.stacks = [driver.pointer(rows.place) for rows in step.rows]
         self.results = [driver.pointer(rows.place) for rows in step.results]
-        arena = max(plan.arena for plan in held_plans(step))
-        self.scratch = self.place(step.scratch, arena)
+        # Of a loop that is local, all sizes are known.
+        arenas = [plan.arena for plan in held_plans(step)] if self.local else [0]
+        self.scratch = self.place(step.scratch, max(arenas))
         self.period = _period(step)
 
     def run(self) -> None:
@@ -237,7 +241,7 @@ class _Loop:
 
     def moves(self, slot: Carry) -> bool:
         """Whether the two places of a carry are exchanged after every round."""
-        return slot.spare is not None and slot.nbytes > SMALL
+        return slot.spare is not None and not surely_at_most(slot.nbytes, SMALL)
 
     def here(self, number: int) -> str:
         """Where a round finds a carry."""
@@ -333,15 +337,16 @@ class _Loop:
         """The number of rounds as an operand; empty if only a test decides."""
         step = self.step
         if step.count is None:
-            return "" if step.length is None else str(step.length)
+            return "" if step.length is None else self.function.size(step.length)
         count, high = self.register("count"), self.register("limit")
+        most = "" if step.length is None else self.function.size(step.length)
         self.declare("smax")
         self.declare("smin")
         self.write(
             f"{count} = load i32, ptr {self.driver.pointer(step.count)}",
             f"{count}.wide = sext i32 {count} to i64",
             f"{count}.low = call i64 @llvm.smax.i64(i64 {count}.wide, i64 0)",
-            f"{high} = call i64 @llvm.smin.i64(i64 {count}.low, i64 {step.length})",
+            f"{high} = call i64 @llvm.smin.i64(i64 {count}.low, i64 {most})",
         )
         return high
 
@@ -431,7 +436,7 @@ class _Loop:
         for n, (start, stack) in enumerate(zip(stacks, rows, strict=True)):
             at = self.register(f"{what}{n}")
             self.write(
-                f"{at}.bytes = mul i64 {number}, {stack.nbytes}",
+                f"{at}.bytes = mul i64 {number}, {self.function.size(stack.nbytes)}",
                 f"{at} = getelementptr i8, ptr {start}, i64 {at}.bytes",
             )
             found.append(at)

@@ -9,9 +9,10 @@ combines the values of the rounds in their order. Next on the walk: `emit.py`.
 
 from __future__ import annotations
 
-from fnx.kernel.ir import Kernel, Loop, Stmt, parallel_loops
+from fnx.kernel.ir import Kernel, Loop, Stmt, loops, parallel_loops
 from fnx.kernel.vectorize import scheduled_cost
 from fnx.records import record
+from fnx.sizes import Size, lesser, usual
 
 NANOSECONDS = 0.25
 """About what one unit of the schedule's costs takes: an instruction with its share of
@@ -36,18 +37,30 @@ MOST_PARTIALS = 16_384
 class Share:
     """A loop of so many rounds, to be run in chunks of so many."""
 
-    rounds: int
-    chunk: int
+    rounds: int | Size
+    chunk: int | Size
 
 
 def shares(kernel: Kernel) -> dict[Loop, Share]:
     """How threads share the loops of a kernel, those that are not run as a whole."""
-    cuts = {
-        loop: cut(loop.extent, loop.width, NANOSECONDS * scheduled_cost((loop,)))
-        for loop in parallel_loops(kernel)
-        if not loop.folds or loop.extent <= MOST_PARTIALS
-    }
+    cuts = {loop: _cut_loop(loop) for loop in parallel_loops(kernel)}
     return {loop: share for loop, share in cuts.items() if share is not None}
+
+
+def _cut_loop(loop: Loop) -> Share | None:
+    nanoseconds = NANOSECONDS * scheduled_cost((loop,))
+    inner = sum(each.extent for each in loops(loop.body))
+    if isinstance(inner, Size) and not isinstance(loop.extent, Size):
+        share = cut(loop.extent, loop.width, max(nanoseconds, LEAST))
+        return (
+            None if share is None or loop.folds else _if_long(share, inner, nanoseconds)
+        )
+    if isinstance(loop.extent, Size):
+        # Its partial values have no place on the stack.
+        return None if loop.folds else cut_any(loop.extent, loop.width, nanoseconds)
+    if loop.folds and loop.extent > MOST_PARTIALS:
+        return None
+    return cut(loop.extent, loop.width, nanoseconds)
 
 
 def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
@@ -66,6 +79,27 @@ def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
     return Share(rounds, chunk) if chunk < rounds else None
 
 
+def _if_long(share: Share, inner: Size, nanoseconds: float) -> Share:
+    """The chunks if the loops inside are long enough, else one chunk.
+
+    With their usual number of rounds it all takes so many `nanoseconds`.
+    """
+    enough = max(int(LEAST * usual(inner) / nanoseconds), 1)
+    rounds, chunk = share.rounds, share.chunk
+    return Share(rounds, rounds - lesser(inner // enough, 1) * (rounds - chunk))
+
+
+def cut_any(rounds: Size, width: int, nanoseconds: float) -> Share:
+    """The chunks of a loop whose rounds are known when it runs, in whole vectors.
+
+    `nanoseconds` is what its usual number of rounds takes. What is too little for two
+    threads is one chunk.
+    """
+    least = max(int(CHUNK * usual(rounds) / nanoseconds), 1)
+    most = rounds // (MOST_CHUNKS * width)
+    return Share(rounds, (most + -(-least // width)) * width)
+
+
 def kernel_rounds(kernel: Kernel) -> int:
     """How many rounds the loops of a kernel make, innermost ones and vectors."""
     return sum(map(_rounds, kernel.body))
@@ -75,4 +109,4 @@ def _rounds(stmt: Stmt) -> int:
     if not isinstance(stmt, Loop):
         return 0
     inner = sum(map(_rounds, stmt.body))
-    return stmt.extent * max(inner, 1) // stmt.width
+    return int(usual(stmt.extent)) * max(inner, 1) // stmt.width

@@ -17,6 +17,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.dtypes import DType
+from fnx.sizes import Size
 
 _TYPES: dict[DType, str] = {
     dtypes.bool_: "i1",
@@ -65,6 +66,9 @@ def literal(value: bool | int | float, dtype: DType) -> str:
     return str(value)
 
 
+SIZES = "fnx_sizes"
+"""The symbol of the numbers that are known when a program runs, of 64 bits each."""
+
 HELPERS = "; helpers of the scalar table, compiled once and linked\n"
 """The line that stands between a module's own text and its helpers'."""
 
@@ -83,6 +87,7 @@ class Text:
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._called: set[str] = set()  # the helpers that are declared here
+        self.sizes: dict[Size, int] = {}  # what is in `SIZES`, and where
         self._tight: list[Text] = []
 
     def add_tight(self, part: Text) -> None:
@@ -91,7 +96,7 @@ class Text:
         That is worth its time for a loop of few instructions, which would else spend it
         on calls, and on memory for what could be in registers.
         """
-        part._helpers = self._helpers
+        part._helpers, part.sizes = self._helpers, self.sizes
         self._tight.append(part)
 
     def define(self, text: str) -> None:
@@ -101,6 +106,11 @@ class Text:
     def declare(self, name: str, text: str) -> None:
         """Add the declaration of an external function, once for each name."""
         self._declared.setdefault(name, text)
+
+    def size(self, size: Size) -> int:
+        """The place in `SIZES` of a number that is known when the program runs."""
+        self.declare(SIZES, f"@{SIZES} = external global [0 x i64]")
+        return self.sizes.setdefault(size, len(self.sizes))
 
     def helper(self, name: str, definition: str) -> None:
         """Add functions that the scalar table calls: declared here, defined apart."""
@@ -159,6 +169,33 @@ class Text:
         declared = [f"declare {head}" for head in heads.values()]
         text = "\n".join((*functions, *declared, *self._declared.values()))
         return text.replace("define internal", "define hidden") + "\n"
+
+
+class Numbers:
+    """The numbers of one function that are known when it runs: loaded at its start.
+
+    `lines` are its first instructions.
+    """
+
+    def __init__(self, module: Text) -> None:
+        self.module = module
+        self.lines: list[str] = []
+        self._names: dict[Size, str] = {}
+
+    def operand(self, number: int | Size) -> str:
+        """A number as an operand of 64 bits."""
+        if not isinstance(number, Size):
+            return str(number)
+        name = self._names.get(number)
+        if name is None:
+            name = self._names[number] = f"%n{len(self._names)}"
+            self.lines.append(f"  {name} = load i64, ptr {self.address(number)}")
+        return name
+
+    def address(self, number: Size) -> str:
+        """Where a number is in memory; its first 32 bits are there, too."""
+        place = self.module.size(number)
+        return f"getelementptr (i64, ptr @{SIZES}, i64 {place})"
 
 
 def _heads(text: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fnx import dtypes
-from fnx.cpu.llvm import Text, Writer, register_type
+from fnx.cpu.llvm import Numbers, Text, Writer, register_type
 from fnx.dtypes import DType
 from fnx.kernel.expr import (
     AsIndex,
@@ -33,6 +33,7 @@ from fnx.kernel.expr import (
     stride,
     terms_of,
 )
+from fnx.sizes import Size, surely_at_most, surely_below
 
 Key = Expr | tuple[Fold, int] | Terms
 
@@ -58,6 +59,7 @@ class Values(Writer):
         self.scopes = [Scope()]
         self.vector: LoopIndex | None = None  # the index that has lanes now
         self.width = 1
+        self.numbers = Numbers(module)
 
     @contextmanager
     def scope(self, index: LoopIndex, name: str) -> Iterator[None]:
@@ -74,7 +76,7 @@ class Values(Writer):
         """Remember what has been computed."""
         values = self.scopes[-1].values
         values[expr] = name
-        if isinstance(expr, Linear) and not expr.offset:
+        if isinstance(expr, Linear) and expr.offset == 0:
             values[expr.terms] = name
 
     def find(self, key: Key) -> str | None:
@@ -114,6 +116,17 @@ class Values(Writer):
         types = self.integer(old, lanes), self.integer(bits, lanes)
         return self.emit(f"{how} {types[0]} {value} to {types[1]}")
 
+    # -- numbers that may be known only when the program runs
+
+    def size(self, number: int | Size) -> str:
+        """A number as an operand."""
+        return self.numbers.operand(number)
+
+    def sizes_in_lanes(self, number: int | Size, bits: int) -> str:
+        """A number in every lane, as an integer of so many bits."""
+        value = self.resized(self.size(number), dtypes.int64, bits, 1)
+        return self.spread(value, f"i{bits}", self.width)
+
     # -- indices as scalars of 64 bits
 
     def has_lanes(self, index: IndexExpr) -> bool:
@@ -123,7 +136,7 @@ class Values(Writer):
     def index(self, index: IndexExpr) -> str:
         """An index as a scalar operand, its value in lane 0."""
         if isinstance(index, Linear) and not index.terms:
-            return str(index.offset)
+            return self.size(index.offset)
         return self.find(index) or self.index_scalar(index)
 
     def index_scalar(self, index: IndexExpr) -> str:
@@ -146,18 +159,18 @@ class Values(Writer):
         for atom, c in terms if total is None else inner:
             term = self.index(atom)
             if c != 1:
-                term = self.emit(f"mul i64 {term}, {c}")
+                term = self.emit(f"mul i64 {term}, {self.size(c)}")
             total = term if total is None else self.emit(f"add i64 {total}, {term}")
-        if total is None or not offset:
-            return total or str(offset)
-        return self.emit(f"add i64 {total}, {offset}")
+        if total is None or offset == 0:
+            return total or self.size(offset)
+        return self.emit(f"add i64 {total}, {self.size(offset)}")
 
     def division(self, expr: FloorDiv | Mod, index: str, bits: int, lanes: int) -> str:
         """Division that rounds down: unsigned, after what makes it not negative."""
         type_ = self.integer(bits, lanes)
 
-        def number(value: int) -> str:
-            return f"{value}" if lanes == 1 else f"splat (i{bits} {value})"
+        def number(value: int | Size) -> str:
+            return self.size(value) if lanes == 1 else self.sizes_in_lanes(value, bits)
 
         n = expr.divisor
         shift = -(expr.index.lo // n) if expr.index.lo < 0 else 0
@@ -193,7 +206,8 @@ class Values(Writer):
         for atom, c in linear.terms:
             if self.has_lanes(atom):
                 lanes = self.lanes_of(atom, bits)
-                term = self.emit(f"mul {type_} {lanes}, splat (i{bits} {c})")
+                times = self.sizes_in_lanes(c, bits)
+                term = self.emit(f"mul {type_} {lanes}, {times}")
                 total = self.emit(f"add {type_} {total}, {term}")
         return total
 
@@ -212,6 +226,12 @@ class Values(Writer):
         step = sum(c * (stride(atom, self.vector) or 0) for atom, c in terms)
         if step == 0:
             return first
+        if isinstance(step, Size):
+            type_, each = self.integer(bits, self.width), range(self.width)
+            lanes = ", ".join(f"i{bits} {n}" for n in each)
+            times = self.sizes_in_lanes(step, bits)
+            steps = self.emit(f"mul {type_} {times}, <{lanes}>")
+            return self.emit(f"add {type_} {first}, {steps}")
         wrap = (1 << bits) - 1
         each = ", ".join(f"i{bits} {n * step & wrap}" for n in range(self.width))
         return self.emit(f"add {self.integer(bits, self.width)} {first}, <{each}>")
@@ -230,11 +250,13 @@ class Values(Writer):
         """`0 <= index < extent` as one unsigned comparison."""
         lanes = self.lanes(expr)
         if lanes == 1:
-            return self.emit(f"icmp ult i64 {self.index(expr.index)}, {expr.extent}")
+            extent = self.size(expr.extent)
+            return self.emit(f"icmp ult i64 {self.index(expr.index)}, {extent}")
         bits = index_bits(expr.index)
         index = self.lanes_of(expr.index, bits)
         type_ = self.integer(bits, lanes)
-        return self.emit(f"icmp ult {type_} {index}, splat (i{bits} {expr.extent})")
+        extent = self.sizes_in_lanes(expr.extent, bits)
+        return self.emit(f"icmp ult {type_} {index}, {extent}")
 
     def index_value(self, expr: IndexValue) -> str:
         """An index as a number."""
@@ -254,7 +276,8 @@ class Values(Writer):
 def index_bits(index: IndexExpr) -> int:
     """32 where an index and all that it is computed from fit, else 64."""
     limit = 1 << 31
-    if not -limit <= index.lo <= index.hi < limit:
+    lo, hi = index.range
+    if not (surely_at_most(-limit, lo) and surely_below(hi, limit)):
         return 64
     children = [c for c in index.children if isinstance(c, IndexExpr)]
     return max((index_bits(child) for child in children), default=32)

@@ -34,8 +34,9 @@ from fnx.kernel.ir import Kernel, Store, fold_identity
 from fnx.kernel.schedule import Schedule, schedule
 from fnx.kernel.storage import Stored, StoredBuffer
 from fnx.kernel.table import ExprTable, canonical_value
+from fnx.sizes import Size, surely_at_most, surely_below
 
-Index = IndexExpr | int
+Index = IndexExpr | int | Size
 AnyBuffer = Buffer | ComplexBuffer | StoredBuffer
 
 
@@ -107,7 +108,8 @@ class KernelBuilder:
         if isinstance(buffer, StoredBuffer):
             return Stored(self.load(buffer.bits, offset), buffer.dtype)
         offset = self._index(offset)
-        in_range = offset.lo >= 0 and offset.hi < buffer.size
+        lo, hi = offset.range
+        in_range = surely_at_most(0, lo) and surely_below(hi, buffer.size)
         return self.table.load(buffer, offset, None if in_range else self._mask)
 
     def store(
@@ -160,7 +162,7 @@ class KernelBuilder:
     # -- indices
 
     def _index(self, index: Index) -> IndexExpr:
-        return self.table.number(index) if isinstance(index, int) else index
+        return index if isinstance(index, IndexExpr) else self.table.number(index)
 
     def index_value(self, index: Index, dtype: DType) -> Any:
         """An index as a value (iota)."""
@@ -182,6 +184,8 @@ class KernelBuilder:
 
     def constant(self, value: Any, dtype: DType) -> Any:
         """A constant of the dtype."""
+        if isinstance(value, Size):
+            return self.index_value(value, dtype)
         if dtypes.is_complex(dtype):
             real = dtypes.real_dtype(dtype)
             parts = (value.real, value.imag)
@@ -244,7 +248,7 @@ class KernelBuilder:
             return None
         lo, hi = x.index.range
         info, bound = np.iinfo(x.dtype), int(y.value)
-        if lo < info.min or info.max < hi:
+        if not (surely_at_most(info.min, lo) and surely_at_most(hi, info.max)):
             return None  # the index wraps around in this dtype
         bound += name in ("le", "gt")
         above = name in ("gt", "ge")

@@ -39,6 +39,7 @@ from fnx.kernel.ir import (
     loops,
 )
 from fnx.kernel.printer import kernel_text
+from fnx.sizes import Size, surely_at_most, surely_below
 
 
 def check_kernel(kernel: Kernel) -> Kernel:
@@ -123,12 +124,15 @@ class _Checker:
         self, loop: Loop, known: frozenset[Expr], loops: tuple[Loop, ...]
     ) -> frozenset[Expr]:
         """Check a loop; gives the folds that are complete after it."""
-        self.require(loop.extent > 1, f"a loop of extent {loop.extent}")
+        fixed = not isinstance(loop.extent, Size)
+        self.require(not fixed or loop.extent > 1, f"a loop of extent {loop.extent!r}")
         if loop.width > 1:
             self.require(
                 all(outer.width == 1 for outer in loops), "nested vector loops"
             )
-            self.require(loop.width <= loop.extent, "a vector wider than its loop")
+            fits = not fixed or loop.width <= loop.extent
+            self.require(fits, "a vector wider than its loop")
+            self.require(fixed or not loop.overlaps, "perhaps fewer rounds than lanes")
         self.require(loop.width > 1 or not loop.overlaps, "overlaps without lanes")
         bare = loop.width == 1 and not loop.carried
         self.require(bare or not loop.across, "a loop across lanes has more to do")
@@ -284,8 +288,9 @@ class _Checker:
     def offset(self, buffer: Buffer, offset: IndexExpr) -> None:
         lo, hi = offset.range
         self.require(
-            lo >= 0 and hi < buffer.size,
-            f"offset in {lo}..{hi} of buffer {buffer.name} with {buffer.size} elements",
+            surely_at_most(0, lo) and surely_below(hi, buffer.size),
+            f"offset in {lo!r}..{hi!r} of buffer {buffer.name} with {buffer.size!r} "
+            "elements",
         )
 
     def is_bool(self, expr: Expr) -> None:

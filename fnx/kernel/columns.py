@@ -27,6 +27,7 @@ from fnx.kernel.ir import Store
 from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest, section
 from fnx.kernel.table import ExprTable
+from fnx.sizes import Size, usual
 
 LEAST = 1 << 16
 """Fewer elements than this are summed as they come."""
@@ -36,6 +37,10 @@ ROWS = 16
 
 BLOCKS = 8, 256
 """The least and the largest number of blocks: enough for threads to share."""
+
+FEW = 16
+"""So many blocks have rows whose number is known when they are summed: it may be
+small."""
 
 
 def in_blocks_of_rows(table: ExprTable, nest: Nest, local: Locals) -> tuple[Nest, ...]:
@@ -50,13 +55,17 @@ def _blocks(nest: Nest, room: int) -> int:
         return 0
     fold = nest.folds[0]
     width = prod(index.extent for index in nest.domain)
-    if len(fold.indices) > 1 or fold.indices[0].extent * width < LEAST:
+    if isinstance(width, Size):
+        return 0  # nobody knows how much room they would take
+    if len(fold.indices) > 1 or usual(fold.indices[0].extent) * width < LEAST:
         return 0
     if not all(_goes_down(other, fold.indices, nest.domain) for other in nest.folds):
         return 0
     row = sum(b.dtype.itemsize for f in nest.folds for b in f.bodies) * width
     least, most = BLOCKS
     rows = fold.indices[0].extent
+    if isinstance(rows, Size):
+        return FEW if FEW * row <= room else 0
     blocks = min(room // row, most, rows // ROWS)
     return blocks if blocks >= least else 0
 
@@ -93,8 +102,7 @@ class _Columns:
     ) -> None:
         self.table, self.nest, self.local = table, nest, local
         (rows,) = nest.folds[0].indices
-        self.size = _even(rows.extent, blocks)
-        self.blocks, self.rest = divmod(rows.extent, self.size)
+        self.size, self.blocks, self.rest = _cut(rows.extent, blocks)
         block = table.loop((rows.tag, "rows", self.size), self.blocks)
         assert isinstance(block, LoopIndex)
         self.block = block
@@ -116,15 +124,16 @@ class _Columns:
 
     def total(self, fold: Fold, number: int) -> Expr:
         """One value of a fold: of all blocks, and of the rows that remain."""
-        whole = section(self.table, fold, self.block * self.size, self.size)[number]
+        start = self.block * self.size
+        whole = section(self.table, fold, start, self.size, "row")[number]
         kept = self.table.load(*self.keep(whole), None)
         total = self.table.part(
             self.table.fold(fold.combine, (self.block,), (kept,)), 0
         )
-        if not self.rest:
+        if self.rest == 0:
             return total
         start = self.table.number(self.blocks * self.size)
-        remainder = section(self.table, fold, start, self.rest)[number]
+        remainder = section(self.table, fold, start, self.rest, "row")[number]
         return self.table.op(fold.combine, (total, remainder), total.dtype)
 
     def keep(self, value: Expr) -> tuple[Buffer, IndexExpr]:
@@ -136,6 +145,15 @@ class _Columns:
         assert isinstance(offset, IndexExpr)
         self.stores.append(Store(buffer, offset, value))
         return buffer, offset
+
+
+def _cut(rows: int | Size, blocks: int) -> tuple[int | Size, int, int | Size]:
+    """How many rows a block has, how many blocks there are, and the rows left."""
+    if isinstance(rows, Size):
+        size = rows // blocks
+        return size, blocks, rows - size * blocks
+    even = _even(rows, blocks)
+    return even, *divmod(rows, even)
 
 
 def _even(rows: int, blocks: int) -> int:

@@ -278,8 +278,8 @@ class Linear(IndexExpr):
     def __init__(self, table: ExprTable, terms: Terms, offset: int) -> None:
         lo = hi = offset
         for atom, c in terms:
-            lo += c * (atom.lo if c > 0 else atom.hi)
-            hi += c * (atom.hi if c > 0 else atom.lo)
+            lo += c * (atom.lo if c >= 0 else atom.hi)
+            hi += c * (atom.hi if c >= 0 else atom.lo)
         super().__init__(table, tuple(atom for atom, _ in terms), lo, hi)
         self.terms, self.offset = terms, offset
 

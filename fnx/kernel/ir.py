@@ -29,6 +29,7 @@ from fnx.kernel.expr import (
     terms_of,
 )
 from fnx.records import record
+from fnx.sizes import Size
 
 
 @record(eq=False)
@@ -208,10 +209,14 @@ def interleaved(body: tuple[Stmt, ...], index: LoopIndex) -> list[tuple[Store, .
     for store in (stmt for stmt in body if isinstance(stmt, Store)):
         if store.combine is None and store.mask is None:
             terms, offset = terms_of(store.offset)
+            if isinstance(offset, Size):
+                continue
             groups.setdefault((store.buffer, terms), {})[offset] = store
     found = list[tuple[Store, ...]]()
     for (_, terms), stores in groups.items():
         step, first = dict(terms).get(index, 0), min(stores)
+        if isinstance(step, Size):
+            continue
         together = range(first, first + step)
         steady = not any(index in a.free for a, _ in terms if a is not index)
         if 1 < step == len(stores) and steady and all(n in stores for n in together):

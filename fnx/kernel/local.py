@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fnx.dtypes import DType
 from fnx.kernel.expr import Buffer
+from fnx.sizes import surely_at_most
 
 ROOM = 65_536
 """The bytes that the kept rows of one kernel may take."""
@@ -34,7 +35,7 @@ class Locals:
     def row(self, dtype: DType, size: int) -> Buffer | None:
         """A buffer for a row; None where there is no room."""
         nbytes = size * dtype.itemsize
-        if nbytes > self.room:
+        if not surely_at_most(nbytes, self.room):
             return None
         self.room -= nbytes
         return self._buffer("row", dtype, size, self.role)

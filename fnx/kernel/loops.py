@@ -37,6 +37,7 @@ from fnx.kernel.expr import (
 from fnx.kernel.ir import Store
 from fnx.kernel.table import ExprTable
 from fnx.records import record
+from fnx.sizes import Size, usual
 
 
 class Nest:
@@ -76,6 +77,9 @@ class Nest:
 
 BLOCK = 4096
 """A sum of more than twice as many floats is made of sums over blocks of about this."""
+
+_BLOCKS, _STEPS = "block", "step"
+"""What the tags of loops over blocks, and in them, have in them."""
 
 LONG = 16
 """Loops at least so long are tiled where they transpose."""
@@ -229,11 +233,13 @@ def _tiled(table: ExprTable, nest: Nest) -> list[Nest]:
     loads = [expr for expr in nest.exprs if isinstance(expr, Load)]
     for outer in nest.domain[:-1]:
         crossing = [x for x in loads if _is_transposed(x.offset, outer, inner)]
-        if crossing and outer.extent >= LONG:
+        # Squares of rows of which nobody knows how many there are would need others
+        # for the rest, whatever that is.
+        if crossing and not isinstance(outer.extent, Size) and outer.extent >= LONG:
             sizes = [expr.dtype.itemsize for expr in nest.exprs if _is_value(expr)]
             sizes += [store.buffer.dtype.itemsize for store in nest.stores]
             size = REGISTER // max(sizes)
-            while size > min(outer.extent, inner.extent):
+            while size > min(outer.extent, usual(inner.extent)):
                 size //= 2
             if outer.extent >= 8 * size or outer.extent % (2 * size) == 0:
                 size *= 2  # whole cache lines
@@ -266,7 +272,9 @@ def _squares(table: ExprTable, nest: Nest, outer: LoopIndex, size: int) -> list[
 def _is_transposed(offset: IndexExpr, outer: LoopIndex, inner: LoopIndex) -> bool:
     """Whether only the outer one of two long loops walks this memory in order."""
     step = stride(offset, inner)
-    far = step is not None and abs(step) > 1 and inner.extent >= LONG
+    if isinstance(step, Size) or step is None:
+        return False
+    far = abs(step) > 1 and usual(inner.extent) >= LONG
     return far and stride(offset, outer) in (1, -1)
 
 
@@ -294,17 +302,30 @@ def _blocked(table: ExprTable, nest: Nest) -> Nest | None:
 
 
 def _is_long(fold: Fold) -> bool:
-    """Whether blocks make a fold more exact, or so long that threads may share it."""
+    """Whether blocks make a fold more exact, or so long that threads may share it.
+
+    Those of a sum whose length is not known yet are, if it has none.
+    """
     length = prod(index.extent for index in fold.indices)
     floats = any(dtypes.is_float(body.dtype) for body in fold.bodies)
+    if isinstance(length, Size):
+        first, *others = [index.extent for index in fold.indices]
+        known = isinstance(prod(others), int) and isinstance(first, Size)
+        return fold.combine == "add" and floats and known and not _in_blocks(fold)
     inexact = fold.combine == "add" and floats and length > 2 * BLOCK
     shared = not fold.free and length > 16 * BLOCK
     return inexact or (shared and _has_blocks(fold))
 
 
+def _in_blocks(fold: Fold) -> bool:
+    """Whether a fold is over blocks, or what remains of them."""
+    tags = [index.tag for index in fold.indices]
+    return any(isinstance(tag, tuple) and tag[1] in (_BLOCKS, _STEPS) for tag in tags)
+
+
 def _has_blocks(fold: Fold) -> bool:
     """Whether blocks can make up the fold; its parts must not depend on each other."""
-    return not fold.joint or not _blocks(fold)[2]
+    return not fold.joint or _blocks(fold)[2] == 0
 
 
 def _blocks(fold: Fold) -> tuple[int, int, int]:
@@ -320,10 +341,10 @@ def _blocked_part(table: ExprTable, fold: Expr, number: int) -> Expr:
     if not _has_blocks(fold):
         return table.part(fold, number)
     size, blocks, rest = _blocks(fold)
-    block = _loop(table, (fold.indices[0].tag, "block", size), blocks)
+    block = _loop(table, (fold.indices[0].tag, _BLOCKS, size), blocks)
     whole = section(table, fold, block * size, size)
     total = table.part(table.fold(fold.combine, (block,), whole), number)
-    if not rest:
+    if rest == 0:
         return total
     remainder = section(table, fold, table.number(blocks * size), rest)
     return table.op(fold.combine, (total, remainder[number]), total.dtype)
@@ -333,17 +354,26 @@ def _block_size(extent: int, inner: int) -> int:
     """How many steps of a fold's first loop a block has: a divisor if one is near."""
     target = max(BLOCK // inner, 1)
     step = 32 if target >= 64 else 1  # whole vectors
+    if isinstance(extent, Size):
+        return target // step * step
     near = range(max(target // 2 // step, 1) * step, 2 * target + 1, step)
     divisors = [size for size in near if extent % size == 0]
     return min(divisors, key=lambda size: abs(size - target), default=target)
 
 
 def section(
-    table: ExprTable, fold: Fold, start: IndexExpr, size: int
+    table: ExprTable,
+    fold: Fold,
+    start: IndexExpr,
+    size: int | Size,
+    steps: str = _STEPS,
 ) -> tuple[Expr, ...]:
-    """The values of the fold over `size` steps of its first loop from `start` on."""
+    """The values of the fold over `size` steps of its first loop from `start` on.
+
+    `steps` is what the loop's tag has in it.
+    """
     first, *inner = fold.indices
-    step = table.loop((first.tag, "step", size), size)
+    step = table.loop((first.tag, steps, size), size)
     bodies = tuple(table.substitute(fold.bodies, {first: start + step}))
     loops = (step, *inner) if isinstance(step, LoopIndex) else tuple(inner)
     if not loops:

@@ -29,6 +29,7 @@ from fnx.kernel.expr import (
 from fnx.kernel.ir import Eval, Loop, Stmt
 from fnx.kernel.loops import Nest
 from fnx.kernel.table import ExprTable
+from fnx.sizes import surely_at_most, usual
 
 LEAST = 8192
 """The elements of a domain that is worth cutting."""
@@ -51,7 +52,7 @@ NARROW = 32
 
 def pieces(table: ExprTable, nest: Nest) -> list[Nest]:
     """Nests that together do what this one does, with fewer conditions to test."""
-    if prod(loop.extent for loop in nest.domain) < LEAST:
+    if usual(prod(loop.extent for loop in nest.domain)) < LEAST:
         return [nest]
     if any(store.combine or depends_on_data(store.offset) for store in nest.stores):
         return [nest]  # they run in the order of the domain
@@ -74,7 +75,7 @@ def unrolled(table: ExprTable, nest: Nest) -> Nest:
     Done where it walks the stores' memory: what they write is then interleaved.
     """
     *outer, loop = nest.domain or (None,)
-    if not outer or loop is None or not 2 <= loop.extent <= FEW or nest.scans:
+    if not outer or loop is None or not 2 <= usual(loop.extent) <= FEW or nest.scans:
         return nest
     if nest.folds or len(nest.exprs) * loop.extent > MOST_CODE:
         return nest
@@ -107,9 +108,15 @@ def _bounds(loop: LoopIndex, conditions: Iterable[Inside], last: bool) -> list[i
         if loop in condition.free:
             found.update(_crossings(loop, condition, 0))
             found.update(_crossings(loop, condition, condition.extent))
-    bounds = sorted(point for point in found if 0 <= point <= loop.extent)
-    widest = max(end - begin for begin, end in pairwise(bounds))
-    return bounds if not last or widest >= NARROW else [0, loop.extent]
+    inside = [
+        p for p in found if surely_at_most(0, p) and surely_at_most(p, loop.extent)
+    ]
+    bounds = sorted(inside, key=usual)
+    # That is their order if it is so for any size.
+    ordered = all(surely_at_most(*ends) for ends in pairwise(bounds))
+    widest = max(usual(end - begin) for begin, end in pairwise(bounds))
+    whole = not ordered or (last and widest < NARROW)
+    return [0, loop.extent] if whole else bounds
 
 
 def _crossings(loop: LoopIndex, condition: Inside, bound: int) -> Iterator[int]:
@@ -119,7 +126,7 @@ def _crossings(loop: LoopIndex, condition: Inside, bound: int) -> Iterator[int]:
     """
     index = condition.index
     step = stride(index, loop)
-    if not step:
+    if not isinstance(step, int) or step == 0:
         return
     lo, hi = index.lo, index.hi
     reach = abs(step) * (loop.extent - 1)
@@ -129,7 +136,7 @@ def _crossings(loop: LoopIndex, condition: Inside, bound: int) -> Iterator[int]:
         first, last = -((hi - bound) // step), -((lo - bound) // step)
     else:
         first, last = (lo - bound) // -step + 1, (hi - bound) // -step + 1
-    if first == last or 4 * (last - first) <= loop.extent:
+    if first == last or surely_at_most(4 * (last - first), loop.extent):
         yield first
         yield last
 

@@ -42,7 +42,7 @@ def kernel_text(kernel: Kernel) -> str:
     width = max((len(b.name) for b in every), default=0)
     lines = [f"kernel {kernel.name}"]
     for buffer in every:
-        type_ = f"{short(buffer.dtype)}[{buffer.size}]"
+        type_ = f"{short(buffer.dtype)}[{buffer.size!r}]"
         lines.append(f"  {buffer.role:5} {buffer.name:{width}} : {type_}")
     names = {buffer: buffer.name for buffer in every}
     printer = _Printer(names)
@@ -178,7 +178,7 @@ class _Printer:
         name = f"v{self.values}"
         self.values += 1
         self.names[expr] = name
-        if isinstance(expr, Linear) and not expr.offset:
+        if isinstance(expr, Linear) and expr.offset == 0:
             self.sums[expr.terms] = name
         type_ = "index" if isinstance(expr, IndexExpr) else short(expr.dtype)
         return f"{name}: {type_} = {text}"
@@ -202,7 +202,7 @@ class _Printer:
         for fold in new:
             self.names[fold] = f"f{self.folds}"
             self.folds += 1
-        lines = ["  " * indent + f"for {index} in 0..{loop.extent}{step}:"]
+        lines = ["  " * indent + f"for {index} in 0..{loop.extent!r}{step}:"]
         outside = self.names, self.sums
         self.names, self.sums = dict(self.names), dict(self.sums)
         lines += self.body(loop.body, indent + 1)
@@ -222,7 +222,7 @@ class _Printer:
         for index in launch.indices:
             name = self.names[index] = f"i{len(self.loops)}"
             self.loops.append(index)
-            shown.append(f"{name} in 0..{index.extent}")
+            shown.append(f"{name} in 0..{index.extent!r}")
         step = f" by {launch.width}" if launch.width > 1 else ""
         where = f" for {', '.join(shown)}{step}" if shown else ""
         head = f"launch{where}, {launch.threads} threads each:"
@@ -266,15 +266,15 @@ class _Printer:
             case LoopIndex():
                 return f"<{expr.tag}>"
             case FloorDiv():
-                return f"{self.group(expr.index)} // {expr.divisor}"
+                return f"{self.group(expr.index)} // {expr.divisor!r}"
             case Mod():
-                return f"{self.group(expr.index)} % {expr.divisor}"
+                return f"{self.group(expr.index)} % {expr.divisor!r}"
             case AsIndex():
-                return f"index {self.use(expr.value)} in {expr.lo}..{expr.hi}"
+                return f"index {self.use(expr.value)} in {expr.lo!r}..{expr.hi!r}"
             case IndexValue():
                 return f"value {self.use(expr.index)}"
             case Inside():
-                return f"0 <= {self.use(expr.index)} < {expr.extent}"
+                return f"0 <= {self.use(expr.index)} < {expr.extent!r}"
             case Fold():
                 return f"{expr.combine} fold"
             case Scan():
@@ -290,8 +290,8 @@ class _Printer:
         name = self.sums.get(outer)
         parts = [] if name is None else [name]
         for atom, c in linear.terms if name is None else terms:
-            parts.append(self.use(atom) if c == 1 else f"{self.use(atom)}*{c}")
-        if linear.offset or not parts:
+            parts.append(self.use(atom) if c == 1 else f"{self.use(atom)}*{c!r}")
+        if linear.offset != 0 or not parts:
             parts.append(str(linear.offset))
         return " + ".join(parts).replace("+ -", "- ")
 

@@ -39,6 +39,7 @@ from fnx.kernel.expr import (
     terms_of,
     walk,
 )
+from fnx.sizes import Size, surely_at_most, surely_below
 
 E = TypeVar("E", bound=Expr)
 
@@ -126,7 +127,7 @@ class ExprTable:
 
     def index_value(self, index: IndexExpr, dtype: DType) -> Expr:
         """An index expression as a value."""
-        if index.lo == index.hi:
+        if index.lo == index.hi and not isinstance(index.lo, Size):
             return self.constant(index.lo, dtype)
         key = (IndexValue, index, dtype.num)
         found = self._interned.get(key)
@@ -136,11 +137,14 @@ class ExprTable:
 
     def inside(self, index: IndexExpr, lo: int, hi: int) -> Expr:
         """The boolean value of `lo <= index < hi`, constant where ranges tell."""
-        if lo <= index.lo and index.hi < hi:
+        if surely_at_most(lo, index.lo) and surely_below(index.hi, hi):
             return self.constant(True, dtypes.bool_)
-        if lo >= hi or index.hi < lo or hi <= index.lo:
+        if surely_at_most(hi, lo) or surely_below(index.hi, lo):
             return self.constant(False, dtypes.bool_)
-        extent = min(hi, index.hi + 1) - lo
+        if surely_at_most(hi, index.lo):
+            return self.constant(False, dtypes.bool_)
+        end = index.hi + 1 if surely_at_most(index.hi + 1, hi) else hi
+        extent = end - lo
         index = index - lo
         key = (Inside, index, extent)
         found = self._interned.get(key)
@@ -152,7 +156,7 @@ class ExprTable:
 
     def loop(self, tag: Hashable, extent: int) -> IndexExpr:
         """A loop index; the constant 0 where the loop runs at most once."""
-        if extent <= 1:
+        if surely_at_most(extent, 1):
             return self.number(0)
         key = (LoopIndex, tag, extent)
         found = self._interned.get(key)
@@ -160,7 +164,7 @@ class ExprTable:
             found = self._new(key, LoopIndex(self, tag, extent))
         return as_index_expr(found)
 
-    def number(self, value: int) -> IndexExpr:
+    def number(self, value: int | Size) -> IndexExpr:
         """A constant index."""
         return self._linear((), value)
 
@@ -170,7 +174,8 @@ class ExprTable:
             return self.number(int(value.value))
         if isinstance(value, IndexValue):  # it holds its index if its dtype can
             info = np.iinfo(value.dtype)
-            if info.min <= value.index.lo and value.index.hi <= info.max:
+            least, most = value.index.range
+            if surely_at_most(info.min, least) and surely_at_most(most, info.max):
                 return value.index
         if lo == hi:
             return self.number(lo)
@@ -185,7 +190,7 @@ class ExprTable:
         sums: dict[IndexExpr, int] = {}
         offset = 0
         for part, factor in parts:
-            if isinstance(part, int):
+            if isinstance(part, int | Size):
                 offset += part * factor
                 continue
             terms, constant = terms_of(part)
@@ -196,11 +201,11 @@ class ExprTable:
 
     def _normal(self, sums: dict[IndexExpr, int], offset: int) -> IndexExpr:
         for atom in sums:
-            if isinstance(atom, Mod) and (c := sums[atom]):
+            if isinstance(atom, Mod) and (c := sums[atom]) != 0:
                 whole = self._recombined(atom, c, sums)
                 if whole is not None:
                     return whole + offset
-        pairs = [(atom, c) for atom, c in sums.items() if c]
+        pairs = [(atom, c) for atom, c in sums.items() if c != 0]
         if len(pairs) > 1:
             pairs.sort(key=lambda pair: pair[0].order)
         return self._linear(tuple(pairs), offset)
@@ -218,7 +223,7 @@ class ExprTable:
     def _linear(
         self, terms: tuple[tuple[IndexExpr, int], ...], offset: int
     ) -> IndexExpr:
-        if not offset and len(terms) == 1 and terms[0][1] == 1:
+        if offset == 0 and len(terms) == 1 and terms[0][1] == 1:
             return terms[0][0]
         key = (Linear, terms, offset)
         found = self._interned.get(key)
@@ -258,13 +263,15 @@ class ExprTable:
             raise InternalError(f"index division by {n}; the divisor must be positive")
         terms, offset = terms_of(index)
         whole = {atom: c // n for atom, c in terms if c % n == 0}
-        rest = {atom: c for atom, c in terms if c % n}
+        rest = {atom: c for atom, c in terms if c % n != 0}
         return self._normal(whole, offset // n), self._normal(rest, offset % n)
 
     def _reduced(self, rest: IndexExpr, n: int) -> tuple[int, IndexExpr, int]:
         """`(g, small, o)` with `rest == g*small + o`, `0 <= o < g`, g dividing n."""
         terms, offset = terms_of(rest)
-        common = math.gcd(n, *(c for _, c in terms))
+        factors = [n, *(c for _, c in terms)]
+        known = all(isinstance(factor, int) for factor in factors)
+        common = math.gcd(*factors) if known else 1
         if common == 1:
             return 1, rest, 0
         small = {atom: c // common for atom, c in terms}

@@ -30,6 +30,7 @@ from fnx.kernel.expr import (
 )
 from fnx.kernel.ir import Eval, Loop, Recall, Stmt, Store, interleaved, loops
 from fnx.kernel.loops import REGISTER
+from fnx.sizes import Size, usual
 
 LIGHT = 10
 """A loop over at most this many operations may use several registers for each."""
@@ -53,20 +54,21 @@ def scheduled_cost(body: Body) -> float:
     """What statements cost whose vector loops have been chosen."""
     cost = _Costs([stmt for stmt in body if not isinstance(stmt, Loop)], None).at(1)
     for loop in (stmt for stmt in body if isinstance(stmt, Loop)):
-        full, rest = divmod(loop.extent, loop.width)
+        full, rest = divmod(usual(loop.extent), loop.width)
         if loop.width > 1:
             lanes = _Costs(loop.body, loop.index).at(loop.width)
             cost += full * _round(lanes, loop, loop.width)
         if rest or loop.width == 1:
             serial = _round(scheduled_cost(loop.body), loop, 1)
-            cost += (loop.extent if loop.width == 1 else rest) * serial
+            cost += (full if loop.width == 1 else rest) * serial
     return cost
 
 
 def _best(loop: Loop) -> tuple[float, Loop]:
     """The loop as a serial one with the best inner loops, or as a vector loop."""
     inner, body = vectorized(loop.body)
-    best = loop.extent * _round(inner, loop, 1), replace(loop, body=body)
+    extent = usual(loop.extent)
+    best = extent * _round(inner, loop, 1), replace(loop, body=body)
     widths = _widths(loop)
     if not widths:
         return best
@@ -74,7 +76,7 @@ def _best(loop: Loop) -> tuple[float, Loop]:
     if any(isinstance(stmt, Loop) for stmt in loop.body):
         serial = _Costs(loop.body, None).at(1)
     for width in widths:
-        full, rest = divmod(loop.extent, width)
+        full, rest = divmod(extent, width)
         if overlaps:
             full, rest = full + bool(rest), 0
         cost = full * _round(costs.at(width), loop, width)
@@ -88,6 +90,8 @@ def _best(loop: Loop) -> tuple[float, Loop]:
 def _may_overlap(loop: Loop) -> bool:
     """Whether rounds may be repeated: not if they read what they have written."""
     stmts = list(_flat(loop.body))
+    if isinstance(loop.extent, Size):
+        return False  # there may be fewer rounds than lanes
     if any(isinstance(stmt, Store) and stmt.combine for stmt in stmts):
         return False
     written = {stmt.buffer for stmt in stmts if isinstance(stmt, Store)}
@@ -105,6 +109,8 @@ def _widths(loop: Loop) -> list[int]:
     index, stmts = loop.index, list(_flat(loop.body))
     if any(inner.index is index for inner in loops(loop.body)):
         return []  # a fold inside has a loop of the same index
+    if isinstance(loop.extent, Size) and any(f.indices != (index,) for f in loop.folds):
+        return []  # its rest has no lanes, and a fold goes on around it
     inner = [s for each in loops(loop.body) for s in each.body]
     if any(isinstance(stmt, Store) and stmt.combine for stmt in inner):
         return []  # lanes would change the order of what meets at an element
@@ -117,7 +123,8 @@ def _widths(loop: Loop) -> list[int]:
     width = REGISTER // max(sizes, default=8)
     contiguous = all(_is_contiguous(stmt, index) for stmt in stmts)
     most = _most_registers(loop, len(varying), width) if contiguous else 1
-    widths = {_at_most(width * n, loop.extent) for n in (1, 2, 4, 8) if n <= most}
+    extent = usual(loop.extent)
+    widths = {_at_most(width * n, extent) for n in (1, 2, 4, 8) if n <= most}
     # Half of the smallest register is no vector for a fold: its lanes are combined by
     # more instructions than it saves, and a loop around it, which could have kept its
     # elements apart in registers, waits for them in memory.
@@ -243,7 +250,7 @@ class _Costs:
         for size, cost in self.per_register.items():
             total += cost * max(width * size / REGISTER, 1)
         for loop, costs in self.inner:
-            total += loop.extent * _round(costs.at(width), loop, width)
+            total += usual(loop.extent) * _round(costs.at(width), loop, width)
         return total
 
 

@@ -26,6 +26,7 @@ from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import kept_axes, padded_along
+from fnx.sizes import usual
 
 Parts = tuple[Any, ...]
 
@@ -127,7 +128,7 @@ class Cumulative(Primitive):
             return {}
         shape, axis = types[0].shape, params["axis"]
         lanes = types[0].size // max(shape[axis], 1)
-        return {0: Pulled(ordered=axis == len(shape) - 1, serial=lanes < LANES)}
+        return {0: Pulled(ordered=axis == len(shape) - 1, serial=usual(lanes) < LANES)}
 
     def batch(
         self,

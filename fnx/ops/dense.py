@@ -36,6 +36,7 @@ from fnx.ops.squares import (
     squares_of,
 )
 from fnx.ops.windows import Windows, patches
+from fnx.sizes import Size, surely_at_most, surely_below, usual
 
 PATCHES = 4 * 2**20
 """The bytes of patches that are made at once, if one of the batch is no more."""
@@ -61,7 +62,9 @@ def is_dense(lhs: ArrayType, rhs: ArrayType, params: Mapping[str, Any]) -> bool:
     made = rhs.shape[outs] // convolution.groups
     summed = rhs.shape[ins] * convolution.windows.count
     work = math.prod(convolution.output_shape(lhs.shape, rhs.shape)) * summed
-    return made >= FEWEST and summed >= FEWEST and work >= LEAST
+    return bool(
+        usual(made) >= FEWEST and usual(summed) >= FEWEST and usual(work) >= LEAST
+    )
 
 
 _REAL = (dtypes.float32, dtypes.float64)
@@ -259,7 +262,7 @@ def _features_of_batch(x: Any, convolution: Convolution, target: Ints) -> Any:
 def _blocks(form: Form, convolution: Convolution, shape: Ints, out: DType) -> int:
     """In how many blocks of rows images are cut, so that patches of one are few."""
     each, rows = _patch_bytes(convolution, shape, out), _rows(form, convolution, shape)
-    if each <= 2 * PATCHES or rows < 2:
+    if surely_at_most(each, 2 * PATCHES) or surely_below(rows, 2):
         return 1
     return -(-rows // max(rows * PATCHES // each, 1))
 
@@ -378,6 +381,8 @@ def add_dense(
 def _slices(convolution: Convolution, lhs: ArrayType, out: DType) -> int:
     """How many slices of the leading axis there are, all of them equal."""
     count = lhs.shape[0]
+    if isinstance(count, Size):
+        return count  # what else divides it, nobody knows
     most = max(PATCHES // _patch_bytes(convolution, lhs.shape, out), 1)
     size = max(n for n in range(1, count + 1) if count % n == 0 and n <= most)
     return count // size

@@ -28,6 +28,7 @@ from fnx.ops.rearrange import Ints, all_of, inverse, shifted
 from fnx.ops.shape import reshape, zeros_like
 from fnx.ops.window_prefix import padded_vectors
 from fnx.records import record
+from fnx.sizes import lesser, surely_at_most
 
 MODES = ("clip", "fill", "promise_in_bounds")
 
@@ -566,14 +567,13 @@ def clipped(k: Any, value: Any, high: int) -> tuple[Any, list[Any]]:
     """
     lowest, highest = _bounds(value)
     if isinstance(value, Const):
-        at = min(max(lowest, 0), high)
-        return at, [k.constant(at == lowest, dtypes.bool_)]
+        return lesser(high, max(lowest, 0)), [k.inside(lowest, 0, high + 1)]
     conditions = []
-    if lowest < 0:
+    if not surely_at_most(0, lowest):
         zero = k.constant(0, value.dtype)
         conditions.append(k.ge(value, zero))
         value = k.max(value, zero)
-    if highest > high:
+    if not surely_at_most(highest, high):
         top = k.constant(high, value.dtype)
         conditions.append(k.le(value, top))
         value = k.min(value, top)
@@ -586,9 +586,9 @@ def tested(k: Any, value: Any, high: int) -> tuple[Any, list[Any]]:
     Where they do not hold, the index has any value.
     """
     lowest, highest = _bounds(value)
-    if isinstance(value, Const) or highest <= high:
+    if isinstance(value, Const) or surely_at_most(highest, high):
         return clipped(k, value, high)
-    if lowest < 0:
+    if not surely_at_most(0, lowest):
         # as unsigned numbers, the negative ones are the greatest
         value = k.bitcast(value, np.dtype(f"uint{8 * value.dtype.itemsize}"))
     top = k.constant(high, value.dtype)
@@ -601,6 +601,8 @@ def _bounds(value: Any) -> tuple[int, int]:
     if isinstance(value, Const):
         return int(value.value), int(value.value)
     lo, hi = int(info.min), int(info.max)
-    if isinstance(value, IndexValue) and lo <= value.index.lo and value.index.hi <= hi:
-        return value.index.lo, value.index.hi
+    if isinstance(value, IndexValue):
+        least, most = value.index.range
+        if surely_at_most(lo, least) and surely_at_most(most, hi):
+            return least, most
     return lo, hi

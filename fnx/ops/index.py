@@ -36,6 +36,7 @@ from fnx.ops.shape import (
     zeros_like,
 )
 from fnx.ops.window_prefix import wide_index
+from fnx.sizes import usual
 
 _SMALL_PART = 4
 """An update of at most a part like that is written in place rather than fused."""
@@ -203,7 +204,7 @@ class _DynamicUpdateSlice(Copying):
     def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
         """Not where a small part of a large array is written, in a copy or in place."""
         x, update = types[:2]
-        return update.size * _SMALL_PART > x.size
+        return bool(usual(update.size) * _SMALL_PART > usual(x.size))
 
     def steps(self, plan: Any, x: Any, update: Any, *starts: Any) -> None:
         """Writes the part; the rest need not be touched where the operand ends."""

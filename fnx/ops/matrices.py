@@ -15,6 +15,7 @@ from functools import lru_cache
 from fnx.core.layout import Layout, Matrices, Product, merged, merged_alike, row_major
 from fnx.ops.contraction import Axes, Pair, Side, extents, output_shape
 from fnx.records import record
+from fnx.sizes import usual
 
 Layouts = tuple[Layout, Layout, Layout]
 """Where the two operands and the output of a contraction lie."""
@@ -76,9 +77,11 @@ def matmul_layout(
                 stacks = map(_Stack, *zip(*arrays, strict=True), groups)
                 found.append(_laid_out(contract, *stacks))
     possible = [layout for layout in found if layout is not None]
-    return min(
-        possible, key=lambda f: (f.copied(shapes), f.product.stack), default=None
-    )
+
+    def cost(layout: MatmulLayout) -> tuple[int, int]:
+        return usual(layout.copied(shapes)), usual(layout.product.stack)
+
+    return min(possible, key=cost, default=None)
 
 
 def _summations(x: Side, y: Side) -> list[Pair]:
@@ -92,7 +95,7 @@ def _summations(x: Side, y: Side) -> list[Pair]:
 def _splits(shape: Axes, free: Axes) -> list[int]:
     """How many of the free axes may be axes of the stack."""
     left = [math.prod([shape[i] for i in free[n:]]) for n in range(1, len(free))]
-    return [0, *[n for n, size in enumerate(left, 1) if size >= _LEFT]]
+    return [0, *[n for n, size in enumerate(left, 1) if usual(size) >= _LEFT]]
 
 
 # The axes of an array in groups: those of the stack (`None` where it has no such axis),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from fnx.ops.rearrange import (
     shifted,
     without,
 )
+from fnx.sizes import surely_below
 
 
 class _Broadcast(Rearrangement):
@@ -326,13 +327,16 @@ class _Slice(Rearrangement):
             raise ShapeError(explain(asked, reason))
         rows = list(zip(start, stop, strides, strict=True))
         for d, (low, high, step) in enumerate(rows):
-            if not 0 <= low <= high <= x.shape[d]:
+            ends = (0, low, high, x.shape[d])
+            if any(surely_below(b, a) for a, b in pairwise(ends)):
                 reason = f"axis {d} needs 0 <= start <= stop <= {x.shape[d]}"
                 raise ShapeError(explain(asked, reason))
-            if step < 1:
+            if surely_below(step, 1):
                 reason = f"the stride of axis {d} is not positive"
                 raise ShapeError(explain(asked, reason, "reverse the axis first"))
-        return x.with_shape(tuple([len(range(*row)) for row in rows]))
+        # As many as in range(low, high, step).
+        sizes = [(high - low + step - 1) // step for low, high, step in rows]
+        return x.with_shape(tuple(sizes))
 
     def reference(self, x: Any, *, start: Ints, stop: Ints, strides: Ints) -> Any:
         """NumPy's basic indexing."""
@@ -527,7 +531,7 @@ class _Pad(Copying):
     ) -> Atom | None:
         """x, if nothing is put in or cut off."""
         shape = inputs[0].type.shape
-        still = not any(low) and padded(shape, low, high, interior) == shape
+        still = all(n == 0 for n in low) and padded(shape, low, high, interior) == shape
         return inputs[0] if still and not any(high) else None
 
 
@@ -601,7 +605,7 @@ class _Concatenate(Copying):
     def element(self, k: Any, index: Any, *xs: Any, axis: int) -> Any:
         """The element of the operand that the index falls in."""
         ends = accumulate([x.shape[axis] for x in xs])
-        parts = [(x, end) for x, end in zip(xs, ends, strict=True) if x.type.size]
+        parts = [(x, end) for x, end in zip(xs, ends, strict=True) if x.type.size != 0]
 
         def pick(number: int) -> Any:
             x, end = parts[number]
@@ -616,7 +620,7 @@ class _Concatenate(Copying):
 
     def identity(self, inputs: Sequence[Atom], *, axis: int) -> Atom | None:
         """The one operand that is not empty."""
-        filled = [x for x in inputs if x.type.shape[axis]]
+        filled = [x for x in inputs if x.type.shape[axis] != 0]
         return filled[0] if len(filled) == 1 else None
 
 

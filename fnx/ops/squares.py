@@ -33,6 +33,7 @@ from fnx.ops.winograd import (
     sandwich,
 )
 from fnx.records import record
+from fnx.sizes import Size
 
 SIDE = 4
 """The sides of the squares of outputs, or of the cotangent."""
@@ -88,6 +89,8 @@ def squares_of(
     n, c, made = shape[batch], shape[feature], kernel[dims.rhs_spec[0]]
     if summed:
         n, c = c, n
+    if any(isinstance(size, Size) for size in (n, c, *windows.size, *counts)):
+        return None  # how many squares go together depends on all of them
     plane = windows.size if summed else counts
     down, across = [-(-size // SIDE) for size in plane]
     wide = SIDE * SIDE * down * across > MOST_WASTE * math.prod(plane)

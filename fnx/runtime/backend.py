@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fnx.records import record
+from fnx.sizes import Symbol
 
 if TYPE_CHECKING:
     from fnx.runtime.plan import Output, Plan, Products
@@ -218,6 +219,10 @@ class Backend(Compiler, Protocol):
 
     def load(self, compiled: Any) -> NativeProgram:
         """The plan as one native call."""
+        ...
+
+    def load_at(self, compiled: Any, sizes: Mapping[Symbol, int]) -> NativeProgram:
+        """The plan for many sizes as one native call for these."""
         ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

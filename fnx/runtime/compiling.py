@@ -36,7 +36,8 @@ from fnx.runtime.backend import (
     backend,
     device_backend,
 )
-from fnx.runtime.plan import Plan
+from fnx.runtime.plan import HostStep, Plan, all_steps
+from fnx.sizes import Undecided
 
 __all__ = [
     "compiled",
@@ -79,7 +80,7 @@ def compiled_for(program: Program, name: str) -> tuple[DeviceProgram, Plan | Non
 
 def _loaded_or_made(program: Program, name: str, target: Any) -> Any:
     key = _key(program, name, target)
-    found = None if key is None else _loaded(key, target)
+    found = None if key is None else _loaded(key, target.load)
     if found is not None:
         return found, None
     plan = plan_for(program, name)
@@ -87,6 +88,32 @@ def _loaded_or_made(program: Program, name: str, target: Any) -> Any:
     if key is not None:
         _keep(key, code)
     return target.load(code), plan
+
+
+def compiled_for_sizes(program: Program) -> Any:
+    """A program for many sizes, compiled for the CPU; raises `Undecided`.
+
+    `None` without LLVM, after one warning.
+    """
+    target = backend("cpu")
+    try:
+        key = _key(program, "sizes", target)
+        found = None if key is None else _loaded(key, lambda code: code)
+        if found is not None:
+            return found
+        plan = plan_for(program, "cpu")
+        for step in all_steps(plan):
+            if isinstance(step, HostStep) and any(
+                isinstance(value, Program) for value in step.params.values()
+            ):
+                raise Undecided(f"{step.primitive.name} holds programs")
+        code = target.compile(plan)
+    except ImportError as error:
+        _warn_once(str(error))
+        return None
+    if key is not None:
+        _keep(key, code)
+    return code
 
 
 def plan_for(program: Program, name: str) -> Plan:
@@ -168,13 +195,13 @@ def _state(folder: Path, path: Path) -> str:
     return f"{file} {status.st_size} {status.st_mtime_ns}"
 
 
-def _loaded(key: str, target: Any) -> Any:
+def _loaded(key: str, load: Callable[[Any], Any]) -> Any:
     """The code that is kept under a key, if it is there and can be loaded."""
     if config.debug >= 2:  # whoever wants to see the compiler wants it to work
         return None
     content = disk.load(key)
     try:
-        return None if content is None else target.load(_Reader(content).load())
+        return None if content is None else load(_Reader(content).load())
     except Exception:  # whatever is wrong with it, it is compiled anew and replaced
         return None
 

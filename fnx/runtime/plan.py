@@ -31,6 +31,7 @@ from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
 from fnx.core.layout import Convolved, Layout, Matrices, Product, Sliding
 from fnx.core.program import Literal
+from fnx.core.sizing import Sizes, at_sizes
 from fnx.core.stopping import listen
 
 __all__ = [
@@ -59,10 +60,12 @@ __all__ = [
     "Product",
     "Products",
     "Rows",
+    "Sizes",
     "Sliding",
     "Step",
     "Test",
     "all_steps",
+    "at_sizes",
     "held_plans",
     "is_replica",
     "is_small",

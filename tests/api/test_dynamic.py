@@ -1,6 +1,7 @@
-"""jit(dynamic=...): which sizes share a program, what is told where they cannot.
+"""jit(dynamic=...): which sizes share code, what is told where they cannot.
 
-What the padded programs compute is tested in `tests/transforms/test_padded.py`.
+What code for all sizes computes is tested in `test_any_size.py`, beside this file, what
+padded programs compute in `tests/transforms/test_padded.py`.
 """
 
 from __future__ import annotations
@@ -32,16 +33,34 @@ def ones(*shape: int) -> Any:
     return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
-def test_ranges_are_compiled_once() -> None:
+def traced(x: Any) -> Any:
+    """Has no code for all sizes: no polynomial is where the diagonal of a matrix is."""
+    return fnp.trace(x[:, None] * x) + x
+
+
+def test_one_compile_serves_all_sizes() -> None:
     f = fnx.jit(centred, dynamic={"x": 0})
-    for size in (3, 8, 2, 5, 7, 4, 6):
+    for number, size in enumerate((3, 8, 2, 5, 100, 997, 12, 97, 300)):
         check(f, centred, ones(size, 2))
+        assert f.cache_info()[:2] == (number, 1)
+    check(f, centred, ones(97, 2))
+    assert f.cache_info()[:2] == (9, 1)
+
+
+def test_what_has_no_such_code_is_compiled_once_for_a_range() -> None:
+    f = fnx.jit(traced, dynamic={"x": 0})
+    for size in (3, 8, 2, 5, 7, 4, 6):
+        check(f, traced, ones(size))
     assert f.cache_info()[:2] == (6, 1)
     for size in (12, 9, 10, 11, 100, 128, 97):
-        check(f, centred, ones(size, 2))
+        check(f, traced, ones(size))
     assert f.cache_info()[:2] == (11, 3)
-    check(f, centred, ones(97, 2))
+    check(f, traced, ones(97))
     assert f.cache_info()[:2] == (12, 3)
+    assert f.explain_miss().endswith(
+        "it is compiled for a range of sizes: code for all sizes would have to know "
+        "n0 + n0*n0 divided by 1 + n0, where n0 is one"
+    )
 
 
 def test_sizes_0_and_1_are_compiled_by_themselves() -> None:
@@ -96,10 +115,18 @@ def test_a_size_may_be_asked_for() -> None:
         return x.sum() if x.shape[0] < 11 else x.max() * x.shape[0]
 
     jitted = fnx.jit(f, dynamic={"x": 0})
-    for size in (12, 11):
+    for size in (12, 11, 4, 100, 7):
         check(jitted, f, ones(size))
-    with pytest.raises(errors.DynamicSizeError, match="reduce_sum"):
-        jitted(ones(9))
+    assert jitted.cache_info().misses == 2
+    assert "at these sizes its program is another one: mul" in jitted.explain_miss()
+
+
+def test_a_size_that_is_another_program_is_compiled_by_itself() -> None:
+    f = fnx.jit(lambda x: (x[1:] - x[:-1], x[:3].sum()), dynamic={"x": 0})
+    plain = f.__wrapped__
+    for size in (20, 3, 2, 1000, 2):
+        check(f, plain, ones(size))
+    assert f.cache_info()[:2] == (2, 3)
 
 
 def test_other_transformations_around_and_inside() -> None:
@@ -114,13 +141,17 @@ def test_other_transformations_around_and_inside() -> None:
         check(f, plain, x)
 
 
-def test_no_recompile_knows_the_range() -> None:
-    f = fnx.jit(centred, dynamic={"x": 0})
-    f(ones(9, 2))
+def test_no_recompile_knows_the_sizes() -> None:
+    f, g = [fnx.jit(x, dynamic={"x": 0}) for x in (centred, traced)]
+    f(ones(9, 2)), g(ones(9))
     with fnx.no_recompile():
-        check(f, centred, ones(10, 2))
-        with pytest.raises(errors.RecompileError, match=r"sizes.*f32\[13,2\]"):
-            f(ones(13, 2))
+        for size in (10, 13, 2000):
+            check(f, centred, ones(size, 2))
+        check(g, traced, ones(10))
+        with pytest.raises(errors.RecompileError, match=r"sizes.*f32\[13\]"):
+            g(ones(13))
+        with pytest.raises(errors.RecompileError, match=r"sizes.*f32\[9,3\]"):
+            f(ones(9, 3))
 
 
 def test_caches_and_copies() -> None:
@@ -156,6 +187,17 @@ def test_devices_keep_their_arrays() -> None:
         assert f.cache_info().misses == 1
 
 
+@pytest.mark.parametrize("function", [centred, traced])
+def test_donated_arrays_are_deleted(function: Any) -> None:
+    f = fnx.jit(function, dynamic={"x": 0}, donate_argnums=0)
+    for size in (9, 10):
+        shape = (size, 2) if function is centred else (size,)
+        x = fnp.asarray(ones(*shape))
+        wanted = function(x)
+        np.testing.assert_allclose(f(x), wanted, rtol=1e-6)
+        assert x.is_deleted()
+
+
 def test_results_are_arrays_of_their_own() -> None:
     f = fnx.jit(lambda x: x * 2, dynamic={"x": 0})
     y = f(ones(9, 2))
@@ -169,8 +211,7 @@ def test_results_are_arrays_of_their_own() -> None:
     [
         (lambda x: lax.associative_scan(fnp.add, x), "it is another operation"),
         (lambda x: fnx.pure_callback(np.sin, x, x), "pure_callback .*no rule"),
-        (lambda x: x[: 20 - x.shape[0]], "shrinks when the size grows"),
-        (lambda x: x if x.shape[0] < 12 else x * 2, "mul .*not there at all sizes"),
+        (lambda x: [*map(fnp.sin, x)], "it is not there at all sizes"),
     ],
 )
 def test_what_is_no_one_program_names_its_operation(f: Any, match: str) -> None:
@@ -182,7 +223,7 @@ def test_what_is_no_one_program_names_its_operation(f: Any, match: str) -> None:
 
 def test_an_error_at_another_size_says_so() -> None:
     def f(x: Any) -> Any:
-        if x.shape[0] > 11:
+        if x.shape[0] > 9:
             raise ValueError("too many")
         return x
 
@@ -205,8 +246,6 @@ def test_options_must_fit_each_other() -> None:
         fnx.jit(centred, dynamic={"y": 0})
     with pytest.raises(errors.OptionError, match="x is static and dynamic"):
         fnx.jit(centred, dynamic={"x": 0}, static_argnums=0)
-    with pytest.raises(errors.OptionError, match="x is donated and dynamic"):
-        fnx.jit(centred, dynamic={"x": 0}, donate_argnums=0)
     with pytest.raises(
         errors.AxisError, match=r"axis 2 of x: .*f32\[3,2\] has no such"
     ):
