@@ -234,7 +234,8 @@ def _statistic(function: Callable[..., Array]) -> Callable[..., Array]:
     def surround(
         x: Array, axis: int, low: int, high: int, lengths: tuple[Any, Any]
     ) -> Array:
-        n, sides = _length(x, axis), []
+        n = _length(x, axis)
+        sides: list[Array] = []
         for count, length in ((low, lengths[0]), (high, lengths[1])):
             if length is not None and length < 1:
                 raise errors.OptionError(f"pad: stat_length={length} must be positive")
