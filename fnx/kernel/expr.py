@@ -1,5 +1,8 @@
 """Scalar expressions of a kernel: immutable, interned, so that equal means identical.
 
+Extents, offsets and coefficients are integers; in a kernel for many sizes they may be
+formulas (`fnx.sizes.Size`), which do all that is done with integers here.
+
 Two families share one base: *values* (Const, Op, Load, Fold, Scan, Inside, …) and
 *index expressions* (LoopIndex, Linear, FloorDiv, Mod, AsIndex), which know their range.
 Here is what they are; `table.py`, next on the walk, is the only place that makes them.
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fnx import dtypes
 from fnx.dtypes import DType
@@ -260,7 +263,7 @@ class LoopIndex(IndexExpr):
 
     __slots__ = ("extent", "tag")
 
-    def __init__(self, table: ExprTable, tag: Hashable, extent: int) -> None:
+    def __init__(self, table: ExprTable, tag: Hashable, extent: Any) -> None:
         super().__init__(table, (), 0, extent - 1)
         self.tag, self.extent = tag, extent
         self.free = frozenset((self,))
@@ -275,7 +278,7 @@ class Linear(IndexExpr):
 
     __slots__ = ("offset", "terms")
 
-    def __init__(self, table: ExprTable, terms: Terms, offset: int) -> None:
+    def __init__(self, table: ExprTable, terms: Terms, offset: Any) -> None:
         lo = hi = offset
         for atom, c in terms:
             lo += c * (atom.lo if c >= 0 else atom.hi)

@@ -154,7 +154,7 @@ class ExprTable:
 
     # -- index expressions
 
-    def loop(self, tag: Hashable, extent: int) -> IndexExpr:
+    def loop(self, tag: Hashable, extent: int | Size) -> IndexExpr:
         """A loop index; the constant 0 where the loop runs at most once."""
         if surely_at_most(extent, 1):
             return self.number(0)
@@ -221,7 +221,7 @@ class ExprTable:
         return self.add((mod.index, c), *rest)
 
     def _linear(
-        self, terms: tuple[tuple[IndexExpr, int], ...], offset: int
+        self, terms: tuple[tuple[IndexExpr, int], ...], offset: int | Size
     ) -> IndexExpr:
         if offset == 0 and len(terms) == 1 and terms[0][1] == 1:
             return terms[0][0]
