@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -128,8 +129,8 @@ class Loop:
         return *self.folds, *self.scans
 
     @property
-    def extent(self) -> int:
-        """How many values the index takes."""
+    def extent(self) -> Any:
+        """How many values the index takes: an integer, or a `Size` that is given."""
         return self.index.extent
 
 
@@ -151,7 +152,8 @@ class Launch:
     @property
     def groups(self) -> int:
         """How many groups of threads there are."""
-        return prod(index.extent for index in self.indices) // self.width
+        number: int = prod(index.extent for index in self.indices) // self.width
+        return number
 
 
 @record(eq=False)
