@@ -60,19 +60,27 @@ class DeviceAcross:
         members = across.members(self.axes, self.owners, own, self.meets)
         found: list[Any] = [None] * len(own)
 
+        # Now, and not in the threads, as in `device_replicas.py`.
+        inputs = [
+            [
+                put(
+                    x[place] if isinstance(x, tuple) else _part(x, index),
+                    placed(devices[rank], True),
+                )
+                for x, index in zip(given, self.reads[rank], strict=True)
+            ]
+            for place, rank in enumerate(own)
+        ]
+
         def work(place: int) -> None:
             device = devices[own[place]]
             placement = placed(device, True)
-            inputs = [
-                put(x[place] if isinstance(x, tuple) else _part(x, index), placement)
-                for x, index in zip(given, self.reads[own[place]], strict=True)
-            ]
             others = {
                 name: placement.backend.communicator(member, device.ordinal)
                 for name, member in members[place].items()
             }
             with replica(others):
-                found[place] = self.executable.run_at(inputs, placement, what)
+                found[place] = self.executable.run_at(inputs[place], placement, what)
 
         together(len(own), work, native=False)
         return found

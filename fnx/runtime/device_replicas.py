@@ -67,19 +67,27 @@ class DeviceReplicas:
             for x, wanted in zip(arrays, shardings, strict=True)
         ]
 
+        # Now, and not in the threads: one that waits for the others has its device,
+        # from which another one could want its part of an array.
+        inputs = [
+            [
+                put(_part(x, index), placed(device, True)) if own is None else own[rank]
+                for x, own, index in zip(arrays, given, reads, strict=True)
+            ]
+            for rank, (device, reads) in enumerate(
+                zip(devices, self.reads, strict=True)
+            )
+        ]
+
         def work(rank: int) -> None:
             placement = placed(devices[rank], True)
-            inputs = [
-                put(_part(x, index), placement) if own is None else own[rank]
-                for x, own, index in zip(arrays, given, self.reads[rank], strict=True)
-            ]
             backend, number = placement.backend, devices[rank].ordinal
             others = {
                 name: backend.communicator(member, number)
                 for name, member in members[rank].items()
             }
             with replica(others):
-                found[rank] = self.executable.run_at(inputs, placement, what)
+                found[rank] = self.executable.run_at(inputs[rank], placement, what)
 
         with _running:
             together(count, work, native=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
+from fnx.runtime import device_array
 from fnx.sharding import PartitionSpec as P
 from fnx_cuda import _cupy, collectives, modules
 from tests import cuda_emulator as emulator
@@ -169,6 +171,28 @@ def test_a_mesh_of_two_axes(gpus):
     np.testing.assert_allclose(mapped(x, w), x @ w, rtol=1e-4, atol=1e-3)
     got = fnx.grad(lambda w: (mapped(x, w) ** 2).sum())(w)
     np.testing.assert_allclose(got, 2 * x.T @ (x @ w), rtol=1e-4, atol=1e-1)
+
+
+def test_arguments_on_a_device_are_read_before_its_replica_waits(gpus, monkeypatch):
+    """The first replica, which others wait for, has the device with the arguments."""
+    x = fnx.device_put(random(4, 30), gpus[0])
+    w = fnx.device_put(random(30, seed=1), gpus[0])
+    total = fnx.pmap(
+        lambda x, w: lax.psum(x * w, "i"), "i", in_axes=(0, None), devices=gpus
+    )
+    total(x, w)  # compiled
+    original = device_array.buffer_at
+
+    def slowly(x, placement):
+        if placement.device.id:
+            time.sleep(0.3)
+        return original(x, placement)
+
+    monkeypatch.setattr(device_array, "buffer_at", slowly)
+    with fnx.config.override(collective_timeout=10):
+        got = total(x, w)
+    want = (np.asarray(x) * np.asarray(w)).sum(0)
+    np.testing.assert_allclose(got, np.stack([want] * 4), rtol=1e-4)
 
 
 def test_replicas_that_do_not_meet(gpus):
