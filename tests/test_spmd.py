@@ -612,6 +612,16 @@ BAD = {
         errors.ShapeError,
         "axis 0 of x.*3 is no multiple of 2",
     ),
+    "an axis twice in a spec": (
+        lambda: over_two(P("a", "a"), P())(np.zeros((4, 4))),
+        errors.AxisError,
+        "an axis of the mesh stands in it twice",
+    ),
+    "an axis twice in a sharding": (
+        lambda: NamedSharding(fnx.make_mesh((2,), ("a",)), P(("a", "a"))),
+        errors.AxisError,
+        "an axis of the mesh stands in it twice",
+    ),
     "too many entries": (
         lambda: over_two(P(None, "a"), P())(np.zeros(4)),
         errors.AxisError,

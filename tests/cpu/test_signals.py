@@ -127,6 +127,36 @@ def test_replicas_that_never_meet_are_stopped(name):
         setattr(fnx.config, "cpu_devices", 3) or fnx.pmap({REPLICAS[name]}, "i"))""")
 
 
+@pytest.mark.multi_device
+def test_a_replica_that_fails_ends_those_that_never_meet_it():
+    text = """
+        import numpy as np, fnx
+        from fnx import lax
+
+        def check(number):
+            if number == 1:
+                raise ValueError("a bad day")
+            return number
+
+        def f(x):
+            kind = fnx.ShapeDtypeStruct((), "int32")
+            number = fnx.pure_callback(check, kind, lax.axis_index("i"))
+            return lax.while_loop(lambda v: v > number - 9, lambda v: v * 0.5, x)
+
+        fnx.config.cpu_devices = 3
+        try:
+            fnx.pmap(f, "i")(np.ones(3, "float32"))
+        except ValueError as error:
+            print(error, *error.__notes__)
+    """
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(text)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert "a bad day" in done.stdout and "replica 1 of 3" in done.stdout, done.stderr
+
+
 def test_a_call_in_machine_code_is_stopped():
     """After some calls the whole call is native, and no frame of Python's is left."""
     bounded = "fnx.jit(lambda x, n: lax.fori_loop(0, n, lambda i, v: v * 0.5 + x, x))"
