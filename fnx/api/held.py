@@ -32,17 +32,20 @@ from fnx.tree import PyTreeDef
 
 @record
 class Operand:
-    """A tree of arrays that a function is given, and its name in error texts."""
+    """A tree of arrays that a function is given, and its name in error texts.
 
-    name: str
+    Several names are those of the parts of a tuple.
+    """
+
+    name: str | tuple[str, ...]
     leaves: tuple[Array, ...]
     treedef: PyTreeDef
 
     @staticmethod
-    def of(asker: str, name: str, value: Any) -> Operand:
+    def of(asker: str, name: str | tuple[str, ...], value: Any) -> Operand:
         """The operand for a value; `ArgumentError` for a leaf that is no array."""
         leaves, treedef = tree.flatten(value)
-        names = leaf_names([name], [treedef])
+        names = Operand(name, (), treedef).names
         rows = zip(leaves, names, strict=True)
         arrays = tuple([as_array(leaf, asker, path) for leaf, path in rows])
         return Operand(name, arrays, treedef)
@@ -55,7 +58,9 @@ class Operand:
     @property
     def names(self) -> list[str]:
         """The names of the leaves."""
-        return leaf_names([self.name], [self.treedef])
+        if isinstance(self.name, str):
+            return leaf_names([self.name], [self.treedef])
+        return leaf_names(self.name, self.treedef.children())
 
 
 @record

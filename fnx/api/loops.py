@@ -10,11 +10,17 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import as_array, kind_of, name_of
+from fnx.api.arguments import (
+    as_array,
+    kind_of,
+    leaf_names,
+    name_of,
+    parameter_names,
+)
 from fnx.api.held import (
     Held,
     Operand,
@@ -108,19 +114,21 @@ def _scan(
     rows: Operand,
     pace: Pace,
     bar: Progress | None = None,
+    roots: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
-    """A scan whose options are checked."""
+    """A scan whose options are checked; `roots` are the user's names of carry and x."""
     if jit_is_disabled():
         return _plain_scan(f, init, rows, pace, bar)
     name = "init_val" if asker == "fori_loop" else "init"
     start = Operand.of(asker, name, init)
     with discovering() as frame:
-        step = _steady(asker, entered(f, frame), start, rows=rows, pairs=True)
+        inside = entered(f, frame)
+        step = _steady(asker, inside, start, rows=rows, pairs=True, roots=roots)
     if frame.written:
         cells = list(frame.written)
         body_ = scan_with_refs(f, cells)
         pair = (init, [read(cell) for cell in cells])
-        (carry, ends), ys = _scan(asker, body_, pair, rows, pace, bar)
+        (carry, ends), ys = _scan(asker, body_, pair, rows, pace, bar, roots)
         write_all(cells, ends)
         return carry, ys
     body = Body(step.held.program, step.held.captured)
@@ -221,18 +229,23 @@ def _steady(
     *,
     rows: Operand | None = None,
     pairs: bool = False,
+    roots: Sequence[str] | None = None,
 ) -> _Step:
     """Traces a body until its carry has the types that it is given.
 
     A weak type gives way to what a round makes of it, so this takes two rounds or
-    three; `pairs` says that the body returns a pair of the carry and a row.
+    three; `pairs` says that the body returns a pair of the carry and a row, `roots` are
+    the user's names of what the body takes, or of the parts of its one tuple.
     """
     types = init.types
     operands = [init] if rows is None else [init, rows]
     row_types = [] if rows is None else [x.with_shape(x.shape[1:]) for x in rows.types]
     trees = [operand.treedef for operand in operands]
     in_tree = tuple_tree(trees)
-    names = argument_names(function, operands)
+    if roots is None:
+        names = argument_names(function, operands)
+    else:
+        names = leaf_names(roots, init.treedef.children() if rows is None else trees)
     while True:
         held = hold(asker, function, [*types, *row_types], in_tree, names)
         carry_tree, rows_tree = _result_trees(asker, held, pairs)
@@ -322,17 +335,31 @@ def while_loop(
     >>> halve(20.0).item(), fnx.grad(halve)(20.0).item()
     (0.625, 0.03125)
     """
-    most = None if max_steps is None else _steps(max_steps)
-    size = _segment("while_loop", checkpoint, most)
     if jit_is_disabled():
         value = init_val
         while cond_fun(value):
             value = body_fun(value)
         return value
+    return _in_rounds("while_loop", cond_fun, body_fun, init_val, max_steps, checkpoint)
+
+
+def _in_rounds(
+    asker: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    max_steps: int | None,
+    checkpoint: int | str | None,
+    roots: Sequence[str] | None = None,
+) -> Any:
+    """A loop, in segments where there are checkpoints."""
+    most = None if max_steps is None else _steps(asker, max_steps)
+    size = _segment(asker, checkpoint, most)
     if size:
-        body_fun = _in_segments(cond_fun, body_fun, size)
+        body_fun = _in_segments(asker, cond_fun, body_fun, size)
         most = most if most is None else -(-most // size)
-    return _while_loop(cond_fun, body_fun, init_val, most, max(size, 1))
+    each = max(size, 1)
+    return _while_loop(asker, cond_fun, body_fun, init_val, most, each, roots)
 
 
 def _segment(asker: str, checkpoint: int | str | None, most: int | None) -> int:
@@ -349,7 +376,10 @@ def _segment(asker: str, checkpoint: int | str | None, most: int | None) -> int:
 
 
 def _in_segments(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], size: int
+    asker: str,
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    size: int,
 ) -> Callable[[Any], Any]:
     """So many rounds of a loop, or what is left, made again for the backward pass."""
 
@@ -363,27 +393,34 @@ def _in_segments(
         def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
             return state[0] + 1, body_fun(state[1])
 
-        return _while_loop(test, body, (0, value), size, 1)[1]
+        start, names = (0, value), ["round", *parameter_names(body_fun, 1)]
+        return _while_loop(asker, test, body, start, size, 1, names)[1]
 
     return cast(Callable[[Any], Any], checkpointed(rounds))
 
 
 def _while_loop(
+    asker: str,
     cond_fun: Callable[[Any], Any],
     body_fun: Callable[[Any], Any],
     init_val: Any,
     most: int | None,
     each: int,
+    roots: Sequence[str] | None = None,
 ) -> Any:
-    """A loop whose options are checked; one round of it is `each` of the user's."""
-    init = Operand.of("while_loop", "init_val", init_val)
+    """A loop whose options are checked; one round of it is `each` of the user's.
+
+    `roots` are the user's names of the index and the value, where `init_val` has both.
+    """
+    given = "init_val" if roots is None else ("lower", "init_val")
+    init = Operand.of(asker, given, init_val)
     with discovering() as frame:
-        step = _steady("while_loop", entered(body_fun, frame), init)
+        step = _steady(asker, entered(body_fun, frame), init, roots=roots)
     if frame.written:
         cells = list(frame.written)
         test_, body_ = loop_with_refs(cond_fun, body_fun, cells)
         pair = (init_val, [read(cell) for cell in cells])
-        value, ends = _while_loop(test_, body_, pair, most, each)
+        value, ends = _while_loop(asker, test_, body_, pair, most, each)
         write_all(cells, ends)
         return value
     types = [x.type for x in step.start]
@@ -391,7 +428,7 @@ def _while_loop(
     in_tree = tuple_tree([init.treedef])
     with discovering() as frame:
         inside = entered(cond_fun, frame)
-        test = hold("while_loop", inside, types, in_tree, names)
+        test = hold(asker, inside, types, in_tree, names)
     if frame.written:
         raise errors.ArgumentError(WRITING_TEST)
     _check_test(test)
@@ -408,10 +445,10 @@ def _while_loop(
     return step.carry_tree.unflatten(results)
 
 
-def _steps(max_steps: int) -> int:
+def _steps(asker: str, max_steps: int) -> int:
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 0:
         raise errors.ArgumentError(
-            f"while_loop: max_steps must be an integer of at least 0, got {max_steps!r}"
+            f"{asker}: max_steps must be an integer of at least 0, got {max_steps!r}"
         )
     return max_steps
 
@@ -462,6 +499,7 @@ def fori_loop(
         for i in range(int(lower), int(upper)):
             value = body_fun(i, value)
         return value
+    names = parameter_names(body_fun, 2) if callable(body_fun) else ["i", "value"]
     if not (isinstance(lower, Tracer) or isinstance(upper, Tracer)):
         count = max(int(upper) - int(lower), 0)
         offsets = iota(shape=(count,), dtype=begin.dtype, axis=0)
@@ -478,7 +516,7 @@ def fori_loop(
         def step(value: Any, i: Any) -> tuple[Any, None]:
             return body_fun(i, value), None
 
-        return _scan("fori_loop", step, init_val, rows, pace)[0]
+        return _scan("fori_loop", step, init_val, rows, pace, roots=names[::-1])[0]
     if unroll is not None:
         raise errors.ArgumentError(
             errors.explain(
@@ -488,16 +526,16 @@ def fori_loop(
             )
         )
 
-    _segment("fori_loop", checkpoint, max_steps)  # raises, by the name of this one
-
     @functools.wraps(body_fun)
     def body(state: tuple[Any, Any]) -> tuple[Any, Any]:
         return state[0] + 1, body_fun(*state)
 
+    def test(state: tuple[Any, Any]) -> Any:
+        return state[0] < end
+
     start = (begin, init_val)
-    return while_loop(
-        lambda state: state[0] < end, body, start, max_steps, checkpoint=checkpoint
-    )[1]
+    options = max_steps, checkpoint
+    return _in_rounds("fori_loop", test, body, start, *options, roots=names)[1]
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Array, Array]:
@@ -570,4 +608,5 @@ def _mapped(f: Callable[..., Any], rows: Operand, count: int) -> Any:
     def step(carry: None, x: Any) -> tuple[None, Any]:
         return None, f(x)
 
-    return _scan("map", step, None, rows, Pace(count))[1]
+    roots = ["nothing", *(parameter_names(f, 1) if callable(f) else ["x"])]
+    return _scan("map", step, None, rows, Pace(count), roots=roots)[1]

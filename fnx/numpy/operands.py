@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import dtypes, errors
+from fnx import dtypes, errors, tree
 from fnx.config import busy, config
 from fnx.core.array import Array
 from fnx.core.program import Literal
@@ -51,9 +51,15 @@ def read(function: str, x: Any, position: int = 0) -> Any:
     if isinstance(x, _SCALARS):  # a subclass, such as an IntEnum
         kinds: tuple[Any, ...] = _SCALARS
         return next(kind(x) for kind in kinds if isinstance(x, kind))
+    if isinstance(x, list | tuple) or not tree.structure(x).num_children:
+        fix = "Convert it with fnx.numpy.array(...) first."
+    else:  # a dict, say, or a key
+        fix = (
+            f"It is a tree: fnx.tree.map(lambda *x: {function}(...), ...) goes into it."
+        )
     raise errors.ArgumentError(
         f"{function} takes arrays and scalars, got {type(x).__name__} at position "
-        f"{position}. Convert it with fnx.numpy.array(...) first."
+        f"{position}. {fix}"
     )
 
 

@@ -313,6 +313,38 @@ BAD = {
 }
 
 
+def test_mistakes_in_a_map_and_in_segments_name_what_the_user_named():
+    with pytest.raises(errors.TracerValueError, match="depends on row,"):
+        lax.map(lambda row: row if row > 0 else -row, ROWS[:, 0])
+    with pytest.raises(errors.TracerValueError, match=r"depends on pair\['a'\],"):
+        lax.map(lambda pair: float(pair["a"]), {"a": ROWS[:, 0]})
+    with pytest.raises(errors.TracerValueError, match="depends on v,"):
+        lax.while_loop(lambda v: v < 3, lambda v: float(v), 1.0, checkpoint=2)
+
+
+@pytest.mark.parametrize("bound", ["known", "traced"])
+def test_mistakes_in_a_fori_loop_name_its_own_arguments(bound):
+    def loop(body, value):
+        def run(n):
+            return lax.fori_loop(0, n, body, value)
+
+        return run(3) if bound == "known" else fnx.jit(run)(3)
+
+    with pytest.raises(errors.TracerValueError, match="depends on total,"):
+        loop(lambda step, total: total if total > 0 else -total, 1.0)
+    with pytest.raises(errors.TracerValueError, match="depends on step,"):
+        loop(lambda step, total: total if step > 0 else -total, 1.0)
+    with pytest.raises(errors.TracerValueError, match=r"depends on total\['a'\],"):
+        loop(lambda step, total: {"a": int(total["a"])}, {"a": 1.0})
+    with pytest.raises(errors.ShapeError) as caught:
+        loop(lambda i, v: {"a": v["a"] * 1.5}, {"a": np.int32(1)})
+    text = str(caught.value)
+    assert text.startswith("fori_loop: <lambda>: the carry")
+    assert "\n  init_val['a']: it is given i32[], it returns f32[]" in text
+    with pytest.raises(errors.ArgumentError, match=r"fori_loop: init_val\[0\] is 'a'"):
+        loop(lambda i, v: v, ["a"])
+
+
 @pytest.mark.parametrize("text", BAD)
 def test_mistakes_are_explained(text):
     with pytest.raises(errors.FnxError) as caught:
