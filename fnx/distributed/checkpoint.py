@@ -9,6 +9,7 @@ All processes have to see the folder. Next on the walk: `fnx/runtime`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -32,7 +33,7 @@ from fnx.runtime.sharding import GlobalArray, PartsArray, ShardedArray
 NumPyArray = np.ndarray[Any, Any]
 StrPath = str | os.PathLike[str]
 
-_FORMAT = "fnx checkpoint 1"
+_FORMAT = "fnx checkpoint 2"
 _INDEX = "index.json"
 _STEP = re.compile(r"step-(\d{8,})")
 
@@ -221,7 +222,7 @@ def _finish(
     sums: Sequence[str],
 ) -> str:
     """Writes the index, and moves the folder to its place."""
-    index = {
+    index: dict[str, Any] = {
         "format": _FORMAT,
         "step": step,
         "files": {_file(process): sha for process, sha in enumerate(sums)},
@@ -230,6 +231,7 @@ def _finish(
         },
         "pieces": [[p.leaf, p.process, list(p.start), list(p.shape)] for p in pieces],
     }
+    index["sha256"] = _digest(index)
     with open(draft / _INDEX, "w", encoding="utf-8") as file:
         json.dump(index, file, indent=1)
         file.flush()
@@ -303,7 +305,14 @@ def _index(place: Path) -> Any:
         raise _damaged(place, f"its index is damaged: {error}") from None
     if not isinstance(index, dict) or index.get("format") != _FORMAT:
         raise _damaged(place, f"its index is not of the format {_FORMAT!r}")
+    if index.pop("sha256", None) != _digest(index):
+        raise _damaged(place, "its index is damaged: it has another checksum")
     return index
+
+
+def _digest(index: Mapping[str, Any]) -> str:
+    """The checksum of an index, which does not know its own."""
+    return hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
 
 
 def _check_leaves(place: Path, there: Mapping[str, Any], wanted: list[str]) -> None:

@@ -184,10 +184,20 @@ def test_a_file_of_one_process_that_is_damaged(of, tmp_path, damage):
 def test_a_damaged_index(of, tmp_path):
     distributed.save(tmp_path, TREE, 1)
     index = tmp_path / "step-00000001" / "index.json"
-    index.write_text(index.read_text()[:-20])
+    text = index.read_text()
+    for name in json.loads(text).keys() - {"format"}:
+        for other in ({}, {name: None}):
+            content = {k: v for k, v in json.loads(text).items() if k != name} | other
+            index.write_text(json.dumps(content))
+            assert "its index is damaged" in refused(of, tmp_path, TREE)
+    content = json.loads(text)
+    del content["pieces"][-1]  # what it holds would be whatever memory has held
+    index.write_text(json.dumps(content))
+    assert "another checksum" in refused(of, tmp_path, TREE)
+    index.write_text(text[:-20])
     assert "its index is damaged" in refused(of, tmp_path, TREE)
     index.write_text('{"format": "other"}')
-    assert "not of the format 'fnx checkpoint 1'" in refused(of, tmp_path, TREE)
+    assert "not of the format 'fnx checkpoint 2'" in refused(of, tmp_path, TREE)
 
 
 @pytest.mark.parametrize(
