@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fnx import dtypes, errors
 from fnx.api.custom import custom_jvp
 from fnx.core.array import Array
 from fnx.numpy import reductions
 from fnx.numpy.counting import where
+from fnx.numpy.creation import arange
 from fnx.numpy.joining import concatenate
 from fnx.numpy.linalg.operands import apply, matrices
 from fnx.numpy.mathematics import absolute, conj, imag, real, remainder
@@ -52,8 +55,8 @@ SMALL = 4
 def det(a: ArrayLike) -> Array:
     """The determinant.
 
-    Its derivative is right where it is 0, too. So are those of second order, where a
-    matrix is not larger than 4 by 4; of larger singular ones those are NaN.
+    Its derivatives of first and second order are right where it is 0, too; of matrices
+    that are not larger than 4 by 4 all of them are.
 
     >>> import numpy as np
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -151,8 +154,45 @@ def _adjugate_jvp(primals: Any, tangents: Any) -> Any:
     adjugate = _adjugate(x)
     moved = matmul(adjugate, t)
     trace = reductions.sum(diagonal(moved), -1)[..., None, None]
-    change = trace * adjugate - matmul(moved, adjugate)
-    return adjugate, change / _det(x)[..., None, None]
+    s, u, vh = apply(ops.svd, x, full_matrices=False, compute_uv=True)
+    near = s[..., -1] <= s[..., 0] * float(np.finfo(s.dtype).eps) ** 0.25
+    by_values = _adjugate_change(stop_gradient(u), s, stop_gradient(vh), t)
+    divisor = where(near, 1, _det(x))[..., None, None]
+    change = (trace * adjugate - matmul(moved, adjugate)) / divisor
+    return adjugate, where(near[..., None, None], by_values, change)
+
+
+def _adjugate_change(u: Array, s: Array, vh: Array, t: Array) -> Array:
+    """How the adjugate of u s vh moves, for singular values that may be 0.
+
+    That of a diagonal matrix s moves by the products of all values but those of the
+    row and the column: on the diagonal once for each other place, elsewhere negative.
+    """
+    inner = matmul(matmul(mH(u), t), mH(vh))
+    products = cast(_products_without_two(s), u.dtype)
+    products = where(on_diagonal(products), 0, products)
+    own = matmul(products, expand_dims(diagonal(inner), -1))
+    change = where(on_diagonal(inner), own, -products * inner)
+    phase = (_det(u) * _det(vh))[..., None, None]
+    return phase * matmul(matmul(mH(vh), change), mH(u))
+
+
+def _products_without_two(s: Array) -> Array:
+    """For each i and j, the product of all other values of a descending vector.
+
+    Only the last two may have to be left out of it as zeros; all others divide it.
+    """
+    n = s.shape[-1]
+    head, (first, second) = s[..., : n - 2], (s[..., n - 2], s[..., n - 1])
+    inverse = where(head == 0, 0, 1 / where(head == 0, 1, head))
+    weights = concatenate([inverse, zeros_like(s[..., n - 2 :]) + 1], -1)
+    common = reductions.prod(head, -1)[..., None, None]
+    products = common * expand_dims(weights, -1) * expand_dims(weights, -2)
+    places = arange(n)
+    for place, value in ((n - 2, first), (n - 1, second)):
+        without = (places[:, None] == place) | (places == place)
+        products = products * where(without, 1, value[..., None, None])
+    return products
 
 
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
