@@ -107,7 +107,8 @@ def eigh(
     `a` is replaced by the mean of itself and its conjugated transposed, unless
     `symmetrize_input` is false: then the triangle `UPLO` is read, "L" (the lower one,
     by default) or "U". Of equal eigenvalues, any basis of their vectors is given:
-    functions that do not depend on which have the right derivative.
+    functions that do not depend on which have the right first derivative. Their second
+    derivatives lack what equal values do to each other.
 
     >>> import numpy as np
     >>> eigh(np.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues.round(3)
