@@ -98,20 +98,26 @@ class AnySizes:
             self.problem = problems[-1]
             return None
         values = _values(now)
-        sampled = tuple(samples(values))
-        try:
-            others = [_at(traced, values, other) for other in sampled]
-            made = sized_program(_flat(exact.program), values, others, sampled)
-            code = compiled_for_sizes(made.program)
-        except (errors.DynamicSizeError, Undecided) as error:
-            self.problem = error
-            problems.append(error)
-            return None
-        if code is None:
-            return None
-        form = _Form(made.program, code, sampled, tuple(others))
-        self._forms.setdefault(key, []).append(form)
-        return _entry(exact, made, form)
+        for step in (1, 2):
+            sampled = tuple(samples(values, step))
+            try:
+                others = tuple([_at(traced, values, other) for other in sampled])
+                made = sized_program(_flat(exact.program), values, others, sampled)
+                code = compiled_for_sizes(made.program)
+            except Undecided as error:
+                self.problem = error
+                break
+            except errors.DynamicSizeError as error:
+                self.problem = error
+                continue
+            if code is None:
+                return None
+            form = _Form(made.program, code, sampled, others)
+            self._forms.setdefault(key, []).append(form)
+            return _entry(exact, made, form)
+        if self.problem is not None:
+            problems.append(self.problem)
+        return None
 
     def _may(self, exact: Entry, now: Sequence[int]) -> bool:
         """Whether code for all sizes is thought of: it runs on the CPU."""

@@ -25,7 +25,7 @@ from fnx.dtypes import is_complex
 from fnx.ops.families import Elementwise
 from fnx.ops.number import bits_of, bits_range, number
 from fnx.records import record
-from fnx.sizes import Size, Symbol, as_size, symbol
+from fnx.sizes import Size, Symbol, as_size
 
 Values = Mapping[Symbol, int]
 
@@ -41,8 +41,11 @@ class SizedProgram:
     values: Values
 
 
-def samples(now: Values) -> list[Values]:
+def samples(now: Values, step: int = 1) -> list[Values]:
     """The sizes, besides those of now, whose programs tell the formulas.
+
+    They are a `step` apart: 2 for what is one program for odd sizes and another one for
+    even ones.
 
     >>> n = Symbol("n")
     >>> [values[n] for values in samples({n: 100})]
@@ -50,16 +53,16 @@ def samples(now: Values) -> list[Values]:
     """
     base: dict[Symbol, int] = {}
     for each, value in now.items():
-        value = max(value, 8)
-        while any(abs(value - other) < 3 for other in base.values()):
-            value += 3
+        while value < _LEAST or any(
+            abs(value - other) <= 2 * step for other in base.values()
+        ):
+            value += 2 * step
         base[each] = value
     found: list[Values] = [base]
-    found += [{**base, s: base[s] + 1} for s in base]
-    found += [{**base, s: base[s] + 2} for s in base]
-    found += [
-        {**base, a: base[a] + 1, b: base[b] + 1} for a, b in combinations(base, 2)
-    ]
+    found += [{**base, s: base[s] + step} for s in base]
+    found += [{**base, s: base[s] + 2 * step} for s in base]
+    for a, b in combinations(base, 2):
+        found.append({**base, a: base[a] + step, b: base[b] + step})
     return found
 
 
@@ -79,6 +82,7 @@ def sized_program(
 
 
 _MOST_DIVISOR = 8
+_LEAST = 8  # smaller samples are often special
 
 
 class _Fit:
@@ -114,18 +118,22 @@ class _Fit:
     def _polynomial(self, values: tuple[int, ...]) -> int | Size | None:
         """The quadratic polynomial through the samples, in Newton's form."""
         now, base, *rest = values
-        count = len(self.symbols)
+        count, first = len(self.symbols), self.sampled[0]
+        far = self.sampled[1][self.symbols[0]] - first[self.symbols[0]]
         ones, twos, pairs = rest[:count], rest[count : 2 * count], rest[2 * count :]
-        steps = [symbol(s.name) - self.sampled[0][s] for s in self.symbols]
+        away = [as_size(s) - first[s] for s in self.symbols]
         total: Any = base
-        for one, two, step in zip(ones, twos, steps, strict=True):
-            bend = two - 2 * one + base
-            if bend % 2:
+        for one, two, step in zip(ones, twos, away, strict=True):
+            slope, bend = one - base, two - 2 * one + base
+            if slope % far or bend % (2 * far * far):
                 return None
-            total = total + step * (one - base) + step * (step - 1) * (bend // 2)
+            total = total + step * (slope // far)
+            total = total + step * (step - far) * (bend // (2 * far * far))
         for (i, j), both in zip(combinations(range(count), 2), pairs, strict=True):
             bend = both - ones[i] - ones[j] + base
-            total = total + steps[i] * steps[j] * bend
+            if bend % (far * far):
+                return None
+            total = total + away[i] * away[j] * (bend // (far * far))
         found: int | Size = total
         right = found.at(self.now) if isinstance(found, Size) else found
         return found if right == now else None

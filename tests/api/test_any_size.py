@@ -197,6 +197,14 @@ def test_sizes_that_are_shared_and_sizes_that_are_not() -> None:
     assert jitted.cache_info().misses == 2
 
 
+def test_odd_and_even_sizes_may_be_two_programs() -> None:
+    jitted = fnx.jit(lambda x: fnp.median(x, 0), dynamic={"x": 0})
+    for size in (9, 10, 101, 3000, 7):
+        (x,) = arrays(size, (N, 3))
+        np.testing.assert_allclose(jitted(x), np.median(x, 0), rtol=1e-6)
+    assert jitted.cache_info()[:2] == (3, 2)
+
+
 def test_bits_are_those_of_the_plain_jit_where_nothing_is_added_up() -> None:
     def f(x: Any) -> Any:
         return fnp.exp(-x * x) + x[::-1], x.max(0), nn.softmax(x, 1), x.argmin(0)
