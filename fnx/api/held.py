@@ -34,21 +34,22 @@ from fnx.tree import PyTreeDef
 class Operand:
     """A tree of arrays that a function is given, and its name in error texts.
 
-    Several names are those of the parts of a tuple.
+    A tuple may have names for its `parts`.
     """
 
-    name: str | tuple[str, ...]
+    name: str
     leaves: tuple[Array, ...]
     treedef: PyTreeDef
+    parts: tuple[str, ...] = ()
 
     @staticmethod
-    def of(asker: str, name: str | tuple[str, ...], value: Any) -> Operand:
+    def of(asker: str, name: str, value: Any, parts: tuple[str, ...] = ()) -> Operand:
         """The operand for a value; `ArgumentError` for a leaf that is no array."""
         leaves, treedef = tree.flatten(value)
-        names = Operand(name, (), treedef).names
+        names = Operand(name, (), treedef, parts).names
         rows = zip(leaves, names, strict=True)
         arrays = tuple([as_array(leaf, asker, path) for leaf, path in rows])
-        return Operand(name, arrays, treedef)
+        return Operand(name, arrays, treedef, parts)
 
     @property
     def types(self) -> tuple[ArrayType, ...]:
@@ -58,9 +59,9 @@ class Operand:
     @property
     def names(self) -> list[str]:
         """The names of the leaves."""
-        if isinstance(self.name, str):
-            return leaf_names([self.name], [self.treedef])
-        return leaf_names(self.name, self.treedef.children())
+        if self.parts:
+            return leaf_names(self.parts, self.treedef.children())
+        return leaf_names([self.name], [self.treedef])
 
 
 @record

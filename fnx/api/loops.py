@@ -412,8 +412,8 @@ def _while_loop(
 
     `roots` are the user's names of the index and the value, where `init_val` has both.
     """
-    given = "init_val" if roots is None else ("lower", "init_val")
-    init = Operand.of(asker, given, init_val)
+    parts = () if roots is None else ("lower", "init_val")
+    init = Operand.of(asker, "init_val", init_val, parts)
     with discovering() as frame:
         step = _steady(asker, entered(body_fun, frame), init, roots=roots)
     if frame.written:
