@@ -451,7 +451,7 @@ def a_python_if_in_a_mapped_function() -> None:
 @mistake
 def a_python_if_in_a_loop_body() -> None:
     """
-    Python asked for the value of a traced array of type bool[], which depends on total, unknown while tracing.
+    Python asked for the value of a traced array of type bool[], which depends on i, unknown while tracing.
       it was made at here: (a_python_if_in_a_loop_body.<locals>.body): return total + i if i > 1 else total
       For a choice by it use fnx.numpy.where(condition, a, b); to make an argument known, mark it in jit(..., static_argnums=...), or move the test outside of the transformed function.
     """
