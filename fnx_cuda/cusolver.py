@@ -31,7 +31,7 @@ _LETTERS = {
     dtypes.complex64: "C",
     dtypes.complex128: "Z",
 }
-_HERMITIAN = {"syevd": "heevd"}
+_COMPLEX = {"syevd": "heevd", "orgqr": "ungqr"}
 
 
 @record
@@ -39,8 +39,9 @@ class Factoring:
     """A decomposition of `count` column-major matrices of m rows and n columns.
 
     `triangle` is the one that is read of Hermitian matrices; `vectors` says which are
-    wanted: "N" for none, "S" for as many as values, "A" for all. `steps` are the bytes
-    from one matrix to the next one, of each array that a call is given.
+    wanted: "N" for none, "S" for as many as values, "A" for all. `reflections` are
+    those that orgqr multiplies. `steps` are the bytes from one matrix to the next one,
+    of each array that a call is given.
     """
 
     routine: str
@@ -51,12 +52,13 @@ class Factoring:
     steps: tuple[int, ...]
     triangle: int = LOWER
     vectors: str = "N"
+    reflections: int = 0
 
     def function(self) -> str:
         """The library's name of the routine."""
         name = self.routine
         if dtypes.is_complex(self.dtype):
-            name = _HERMITIAN.get(name, name)
+            name = _COMPLEX.get(name, name)
         return f"cusolverDn{_LETTERS[self.dtype]}{name}"
 
 
@@ -82,8 +84,11 @@ class Solver:
                 )  # fmt: skip
             case "gesvd":  # it has no more columns than rows
                 LIBRARY.call(query, handle, m, n, pointer)
-            case "getrf":
+            case "getrf" | "geqrf":
                 LIBRARY.call(query, handle, m, n, nothing[0], m, pointer)
+            case "orgqr":
+                sizes = m, n, made.reflections
+                LIBRARY.call(query, handle, *sizes, nothing[0], m, nothing[1], pointer)
         self.size = size.value
         nbytes = max(self.size * made.dtype.itemsize, 1)
         self.memory = device.memory.allocate(nbytes, "the memory of a decomposition")
@@ -119,6 +124,13 @@ class Solver:
                     name, handle, job, job, m, n, a, m, values, u, m, vt, n,
                     *work, address(self.more.pointer), info,
                 )  # fmt: skip
+            case "geqrf":
+                a, taus, info = places
+                LIBRARY.call(name, handle, m, n, a, m, taus, *work, info)
+            case "orgqr":
+                a, taus, info = places
+                sizes = m, n, made.reflections
+                LIBRARY.call(name, handle, *sizes, a, m, taus, *work, info)
             case "getrf":
                 a, pivots, info = places
                 LIBRARY.call(name, handle, m, n, a, m, work[0], pivots, info)

@@ -21,6 +21,7 @@ from fnx_cuda.cusolver import LOWER, UPPER, Factoring
 from fnx_cuda.instructions import Call, Launch, Served
 from fnx_cuda.matrices import Algebra, Matrix, dense
 from fnx_cuda.matrices_text import LOWER as LOWER_PART
+from fnx_cuda.matrices_text import UPPER as UPPER_PART
 from fnx_cuda.work import Work
 
 LARGE = 256
@@ -138,11 +139,15 @@ class _Matrices:
         sizes: tuple[int, int],
         triangle: int = LOWER,
         vectors: str = "N",
+        reflections: int = 0,
     ) -> None:
         """A call next: places with the bytes of a matrix, and rows and columns."""
         steps = tuple([nbytes for _, nbytes in arrays])
         dtype = self.step.input_types[0].dtype
-        made = Factoring(routine, dtype, *sizes, self.count, steps, triangle, vectors)
+        (m, n), count = sizes, self.count
+        made = Factoring(
+            routine, dtype, m, n, count, steps, triangle, vectors, reflections
+        )
         self.found.append(Call(made, tuple([place for place, _ in arrays])))
 
     def spoil(self, failed: Place) -> None:
@@ -263,11 +268,66 @@ def _lu(made: _Matrices) -> None:
     made.launch(lambda algebra: algebra.order(ends[1], min(m, n), ends[2], m))
 
 
+def _geqrf(made: _Matrices) -> None:
+    """By way of a transposed copy."""
+    taus = made.step.outputs[1]
+    packed = _reflected(made, taus)
+    made.launch(lambda algebra: algebra.copy(packed.T, made.out(0)))
+
+
+def _qr(made: _Matrices) -> None:
+    """Reflections in a transposed copy, and their product in another one."""
+    x, q, r = made.x, made.out(0), made.out(1)
+    m, n, width = x.rows, x.columns, q.columns
+    count, both = min(m, n), min(n, width)
+    taus = made.room(1, count).place
+    packed, product = _reflected(made, taus).T, made.room(width, m)
+
+    def prepare(algebra: Algebra) -> None:
+        algebra.copy(packed.part(0, 0, width, n), r, UPPER_PART)
+        # Of a square q, the columns behind those of x count as those of the identity.
+        algebra.identity(product.T)
+        algebra.copy(packed.part(0, 0, m, both), product.T.part(0, 0, m, both))
+
+    made.launch(prepare)
+    arrays = (
+        (product.place, m * width * made.itemsize),
+        (taus, count * made.itemsize),
+        (made.integers(1), 4),
+    )
+    made.call("orgqr", arrays, (m, width), reflections=count)
+    made.launch(lambda algebra: algebra.copy(product.T, q))
+
+
+def _reflected(made: _Matrices, taus: Place) -> Matrix:
+    """The reflections of a transposed copy of the input, where that is."""
+    x = made.x
+    packed = made.room(x.columns, x.rows)
+    made.launch(lambda algebra: algebra.copy(x, packed.T))
+    arrays = (
+        (packed.place, x.rows * x.columns * made.itemsize),
+        (taus, min(x.rows, x.columns) * made.itemsize),
+        (made.integers(1), 4),
+    )
+    made.call("geqrf", arrays, (x.rows, x.columns))
+    return packed
+
+
+_qr_stages = _few(large=True)(_qr)
+
+
+def _qr_without_pivoting(step: HostStep, work: Work) -> Stages | None:
+    """The library has none with pivoting."""
+    return None if step.params["pivoting"] else _qr_stages(step, work)
+
+
 _ROUTINES: dict[str, _Served] = {
     "cholesky": _few(large=True)(_cholesky),
     "eigh": _few(large=False)(_eigh),
     "fft": _fft,
+    "geqrf": _few(large=True)(_geqrf),
     "lu": _few(large=True)(_lu),
+    "qr": _qr_without_pivoting,
     "svd": _few(large=False)(_svd),
 }
 

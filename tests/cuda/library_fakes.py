@@ -207,6 +207,10 @@ SOLVER_TYPES = {
 }
 
 
+_REAL = {"heevd": "syevd", "ungqr": "orgqr"}
+"""What complex routines are called for real numbers."""
+
+
 def column_major(address: int, rows: int, columns: int, leading: int, dtype: Any):
     """A matrix in memory."""
     assert leading >= max(rows, 1)
@@ -241,8 +245,9 @@ class FakeSolver(Fake):
         if name.endswith("_bufferSize"):
             return lambda *arguments: self._size(*arguments)
         dtype = SOLVER_TYPES[routine[0]]
-        method = getattr(type(self), routine[1:].replace("heevd", "syevd"))
-        assert (routine[1:] == "heevd") <= (routine[0] in "CZ")
+        method = getattr(type(self), _REAL.get(routine[1:], routine[1:]))
+        assert (routine[1:] in _REAL) <= (routine[0] in "CZ")
+        assert (routine[1:] in _REAL.values()) <= (routine[0] in "SD")
         return lambda *arguments: (
             self.status(name) or method(self, name, dtype, *map(number, arguments))
         )
@@ -306,6 +311,58 @@ class FakeSolver(Fake):
 
         writes = [(a, n * leading * matrix.itemsize), (pivots, places.nbytes)]
         return self._start(name, run, [*writes, (info, 4)])
+
+    def geqrf(
+        self,
+        name: str,
+        dtype: Any,
+        handle: int,
+        m: int,
+        n: int,
+        a: int,
+        leading: int,
+        taus: int,
+        work: int,
+        size: int,
+        info: int,
+    ) -> int:
+        assert work and size == 17
+        matrix, status = column_major(a, m, n, leading, dtype), memory(info, 1, "i4")
+        found = memory(taus, min(m, n), dtype)
+
+        def run() -> None:
+            routine = scipy.linalg.get_lapack_funcs("geqrf", dtype=dtype)
+            matrix[...], found[...], _, status[0] = routine(matrix)
+
+        writes = [(a, n * leading * matrix.itemsize), (taus, found.nbytes)]
+        return self._start(name, run, [*writes, (info, 4)])
+
+    def orgqr(
+        self,
+        name: str,
+        dtype: Any,
+        handle: int,
+        m: int,
+        n: int,
+        count: int,
+        a: int,
+        leading: int,
+        taus: int,
+        work: int,
+        size: int,
+        info: int,
+    ) -> int:
+        assert work and size == 17 and m >= n >= count
+        matrix, status = column_major(a, m, n, leading, dtype), memory(info, 1, "i4")
+        given = memory(taus, count, dtype)
+
+        def run() -> None:
+            kind = "ungqr" if np.iscomplexobj(matrix) else "orgqr"
+            routine = scipy.linalg.get_lapack_funcs(kind, dtype=dtype)
+            matrix[...], _, status[0] = routine(matrix, given)
+
+        writes = [(a, n * leading * matrix.itemsize), (info, 4)]
+        return self._start(name, run, writes)
 
     def syevd(
         self,

@@ -238,6 +238,31 @@ def test_lu(solver, rng, shape: Any, dtype: str) -> None:
     assert len(solver.ran) == 2
 
 
+@named("dtype", DTYPES)
+@named("shape", [(9, 9), (9, 6), (6, 9)])
+def test_qr(solver, rng, shape: Any, dtype: str) -> None:
+    x = matrices(rng, (2, *shape), dtype)
+    for found, wanted in zip(
+        on_device(linalg.geqrf, x), on_cpu(linalg.geqrf, x), strict=True
+    ):
+        close(found, wanted, 30)
+    ran = [name[1:] for name in solver.ran]
+    assert ran == ["geqrf"] * 2
+    for full in (False, True):
+
+        def factors(x: Any, full: bool = full) -> Any:
+            return linalg.qr(x, pivoting=False, full_matrices=full)
+
+        q, r = on_device(factors, x)
+        for one, other in zip((q, r), on_cpu(factors, x), strict=True):
+            assert one.shape == other.shape
+        close((exact(q) @ exact(r)).astype(dtype), x, 30)
+        close(r, on_cpu(factors, x)[1], 30)
+        unit = np.broadcast_to(np.eye(q.shape[-1]), (2, *q.shape[-1:] * 2))
+        close((q.conj().swapaxes(-1, -2) @ q).astype(dtype), unit, 30)
+    assert len(solver.ran) == 10
+
+
 def test_many_or_small_matrices_are_not_the_librarys(solver, rng) -> None:
     x = definite(rng, (served.MOST_CALLS + 1, 6, 6), "float64")
     on_device(linalg.cholesky, x)
