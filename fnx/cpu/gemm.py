@@ -4,11 +4,11 @@ A library of BLAS packs both operands of a product into buffers of its own, whic
 more than the arithmetic where one side is short: the steps of a recurrent network, the
 heads of attention, the gradients of weights of a small batch. Here a tile of the output
 stays in registers, rows of x are read where they are, and only a panel of y is packed,
-on the stack of the thread. Every element is summed in the order of k, so that its bits
-do not depend on how an output is cut. Receives nothing, gives the text of a module
-which exports `void gemm(out, out.rows, x, x.rows, x.columns, y, y.rows, y.columns, m,
-n, k)`; sizes and the strides of rows and columns count elements, columns of `out` lie
-together. Next on the walk: `products.py`.
+on the stack of the thread. Every element is summed in the order of k, part by part, so
+that its bits do not depend on how an output is cut. Receives nothing, gives the text of
+a module which exports `void gemm(out, out.rows, x, x.rows, x.columns, y, y.rows,
+y.columns, m, n, k)`; sizes and the strides of rows and columns count elements, columns
+of `out` lie together. Next on the walk: `products.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from fnx.cpu.assembly import Assembly, Index
 from fnx.records import record
 
 DEPTH = 256
-"""How much of k is summed before the next part of the operands is read."""
+"""How much of k is summed before the next part of the operands is read. The sums of
+parts are added up, so that errors grow with the root of their number."""
 
 ROWS_BYTES = 2**15 * 3
 """Bytes of the rows of x that are packed at once: they stay in the second cache."""
@@ -139,12 +140,39 @@ _TILE += ", ptr %out, i64 %out.rows, i1 %first"
 
 
 def _tile_text(tile: Tile, fma: str, rows: int, vectors: int) -> str:
-    """A function for so many rows: the sums begin with 0, or with what is there."""
-    element, vector, lanes = tile.element.name, tile.vector, tile.lanes
-    align = tile.element.nbytes
-    places = list(product(range(rows), range(vectors)))
-    zero = f"<{lanes} x i32> zeroinitializer"
+    """A function for so many rows and vectors: sums over k, which begin with 0.
+
+    They are the output if they are the `first`, else they are added to what is there.
+    """
     lines = [f"define internal void @tile{rows}x{vectors}({_TILE}) {{", "entry:"]
+    lines += _addresses(tile, rows, vectors)
+    lines += [
+        "  br label %next",
+        "next:",
+        "  %p = phi i64 [ 0, %entry ], [ %after, %next ]",
+        *_products(tile, fma, rows, vectors),
+        "  %after = add i64 %p, 1",
+        "  %more = icmp ult i64 %after, %k",
+        "  br i1 %more, label %next, label %done",
+        "done:",
+        "  br i1 %first, label %write, label %add",
+    ]
+    written, added = ["write:"], ["add:"]
+    for i, j in product(range(rows), range(vectors)):
+        at = f"{i}.{j}"
+        place = f"ptr %out{at}, align {tile.element.nbytes}"
+        written.append(f"  store {tile.vector} %new{at}, {place}")
+        added += [
+            f"  %old{at} = load {tile.vector}, {place}",
+            f"  %total{at} = fadd {tile.vector} %old{at}, %new{at}",
+            f"  store {tile.vector} %total{at}, {place}",
+        ]
+    return "\n".join([*lines, *written, "  ret void", *added, "  ret void", "}"])
+
+
+def _addresses(tile: Tile, rows: int, vectors: int) -> list[str]:
+    """Where each row of x begins, and each vector of the output."""
+    element, lines = tile.element.name, list[str]()
     for i in range(rows):
         lines += [
             f"  %x.to{i} = mul i64 %x.rows, {i}",
@@ -152,28 +180,29 @@ def _tile_text(tile: Tile, fma: str, rows: int, vectors: int) -> str:
             f"  %out.to{i} = mul i64 %out.rows, {i}",
             f"  %out{i} = getelementptr {element}, ptr %out, i64 %out.to{i}",
         ]
-    for i, j in places:
-        to = f"ptr %out{i}, i64 {j * lanes}"
-        lines.append(f"  %out{i}.{j} = getelementptr {element}, {to}")
-    lines += ["  br i1 %first, label %next, label %again", "again:"]
-    for i, j in places:
-        lines.append(f"  %old{i}.{j} = load {vector}, ptr %out{i}.{j}, align {align}")
-    lines += [
-        "  br label %next",
-        "next:",
-        "  %p = phi i64 [ 0, %entry ], [ 0, %again ], [ %after, %next ]",
-    ]
-    for i, j in places:
-        begins = f"[ zeroinitializer, %entry ], [ %old{i}.{j}, %again ]"
-        lines.append(f"  %sum{i}.{j} = phi {vector} {begins}, [ %new{i}.{j}, %next ]")
+        for j in range(vectors):
+            to = f"ptr %out{i}, i64 {j * tile.lanes}"
+            lines.append(f"  %out{i}.{j} = getelementptr {element}, {to}")
+    return lines
+
+
+def _products(tile: Tile, fma: str, rows: int, vectors: int) -> list[str]:
+    """One round: a column of x times a row of y, added to the sums."""
+    element, vector, align = tile.element.name, tile.vector, tile.element.nbytes
+    zero = f"<{tile.lanes} x i32> zeroinitializer"
+    lines = []
+    for i, j in product(range(rows), range(vectors)):
+        before = f"[ zeroinitializer, %entry ], [ %new{i}.{j}, %next ]"
+        lines.append(f"  %sum{i}.{j} = phi {vector} {before}")
     lines += [
         "  %y.to = mul i64 %p, %y.rows",
         f"  %y.row = getelementptr {element}, ptr %y, i64 %y.to",
         "  %x.to = mul i64 %p, %x.columns",
     ]
     for j in range(vectors):
+        to = f"ptr %y.row, i64 {j * tile.lanes}"
         lines += [
-            f"  %y.at{j} = getelementptr {element}, ptr %y.row, i64 {j * lanes}",
+            f"  %y.at{j} = getelementptr {element}, {to}",
             f"  %y{j} = load {vector}, ptr %y.at{j}, align {align}",
         ]
     for i in range(rows):
@@ -187,16 +216,7 @@ def _tile_text(tile: Tile, fma: str, rows: int, vectors: int) -> str:
             operands = [f"{vector} %{x}" for x in (f"all{i}", f"y{j}", f"sum{i}.{j}")]
             call = f"call {vector} @{fma}({', '.join(operands)})"
             lines.append(f"  %new{i}.{j} = {call}")
-    lines += [
-        "  %after = add i64 %p, 1",
-        "  %more = icmp ult i64 %after, %k",
-        "  br i1 %more, label %next, label %done",
-        "done:",
-    ]
-    for i, j in places:
-        value = f"{vector} %new{i}.{j}"
-        lines.append(f"  store {value}, ptr %out{i}.{j}, align {align}")
-    return "\n".join([*lines, "  ret void", "}"])
+    return lines
 
 
 def _choice_text(tile: Tile, vectors: int) -> str:

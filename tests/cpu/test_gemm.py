@@ -63,6 +63,18 @@ def test_products(dtype, rows, nbytes):
         assert (around == 7).all()  # nothing else was written
 
 
+def test_long_sums_are_made_of_parts():
+    rng = np.random.default_rng(4)
+    x, y = (
+        rng.uniform(size=shape).astype("f4") for shape in ((40, 20000), (20000, 64))
+    )
+    out = np.empty((40, 64), "f4")
+    function("float32", 8, 64)(out, x, y)
+    exact = x.astype("f8") @ y.astype("f8")
+    # Numbers added up one by one would be 1e-5 off.
+    assert np.abs(out / exact - 1).max() < 2e-6
+
+
 @pytest.mark.parametrize(("rows", "nbytes"), SHAPES)
 @pytest.mark.parametrize("dtype", ELEMENTS)
 def test_bits_do_not_depend_on_the_cut(dtype, rows, nbytes):
