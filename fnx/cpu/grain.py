@@ -67,7 +67,7 @@ def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
     """The chunks of a loop, in whole vectors; None where it has work for one only.
 
     >>> cut(1_000_000, 8, 300_000.0)
-    Share(rounds=1000000, chunk=41672)
+    Share(rounds=1000000, chunk=33336)
     >>> cut(1000, 8, 9_000.0) is None
     True
     """

@@ -123,7 +123,9 @@ def eigh(
 def eigvalsh(
     a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True
 ) -> Array:
-    """The eigenvalues of Hermitian matrices, which ascend; arguments as of `eigh`.
+    """The eigenvalues of Hermitian matrices, which ascend.
+
+    Arguments and derivatives are as of `eigh`.
 
     >>> import numpy as np
     >>> eigvalsh(np.array([[2.0, 1.0], [1.0, 2.0]])).round(3)
@@ -181,7 +183,8 @@ def svd(
 
     The singular values descend. With `full_matrices`, u and vh are square. Of a
     `hermitian` matrix they come from its eigenvalues. `subset_by_index=(begin, end)`
-    gives some values and their vectors.
+    gives some values and their vectors. Where values are equal, second derivatives lack
+    what these do to each other, as of `eigh`.
 
     >>> import numpy as np
     >>> svd(np.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)
