@@ -32,7 +32,7 @@ from fnx.nn.activations import (
     swish,
     tanh,
 )
-from fnx.nn.attention import dot_product_attention, scaled_matmul
+from fnx.nn.attention import dot_product_attention
 from fnx.nn.normalizing import (
     log_softmax,
     logmeanexp,
@@ -41,12 +41,18 @@ from fnx.nn.normalizing import (
     softmax,
     standardize,
 )
+from fnx.nn.scaled import (
+    get_scaled_dot_general_config,
+    scaled_dot_general,
+    scaled_matmul,
+)
 
 __all__ = [
     "celu",
     "dot_product_attention",
     "elu",
     "gelu",
+    "get_scaled_dot_general_config",
     "glu",
     "hard_sigmoid",
     "hard_silu",
@@ -64,6 +70,7 @@ __all__ = [
     "one_hot",
     "relu",
     "relu6",
+    "scaled_dot_general",
     "scaled_matmul",
     "selu",
     "sigmoid",

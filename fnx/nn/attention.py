@@ -1,8 +1,8 @@
-"""Attention: dot_product_attention; and products of scaled matrices: scaled_matmul.
+"""Attention: dot_product_attention.
 
 Receives queries, keys and values (and biases and masks), gives for each query the mean
 of the values, weighted by the softmax of its products with the keys. Next on the walk:
-`initializers.py`.
+`scaled.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import fnx.numpy as np_
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.nn.normalizing import logsumexp, softmax
-from fnx.numpy.operands import ArrayLike, DTypeLike, as_array
+from fnx.numpy.operands import ArrayLike, as_array
 from fnx.ops.parts import stop_gradient
 
 Sizes = Sequence[int | None]
@@ -277,52 +277,3 @@ def check_sizes(asker: str, name: str, x: Array, sizes: Sizes) -> None:
     if not fits:
         shown = ", ".join(["…" if size is None else str(size) for size in sizes])
         raise errors.ShapeError(f"{asker}: {name} must be ({shown}), got {x.type}")
-
-
-# ---------------------------------------------------------------- scaled matrices
-
-
-def scaled_matmul(
-    lhs: ArrayLike,
-    rhs: ArrayLike,
-    lhs_scales: ArrayLike,
-    rhs_scales: ArrayLike,
-    preferred_element_type: DTypeLike = dtypes.float32,
-) -> Array:
-    """Products of matrices whose rows are in blocks, each with a scale of its own.
-
-    `lhs` (B, M, K) and `rhs` (B, N, K) give (B, M, N): sums over K of products of
-    scaled elements, in float32 (in float64 if that is preferred). The scales are
-    (B, M, K1) and (B, N, K2) for blocks of K / K1 and K / K2 elements.
-
-    Raises `ShapeError`, by the argument's name, where sizes do not fit.
-
-    >>> import numpy as np
-    >>> a, b = np.float32([[[1, 2, 3, 4]]]), np.ones((1, 1, 4), np.float32)
-    >>> scaled_matmul(a, b, np.float32([[[1, 10]]]), np.float32([[[1]]])).item()
-    73.0
-    """
-    wanted = dtypes.as_dtype(preferred_element_type)
-    wide = np_.promote_types(wanted, dtypes.float32)
-    left, right = [as_array("scaled_matmul", x) for x in (lhs, rhs)]
-    check_sizes("scaled_matmul", "lhs", left, (None, None, None))
-    batch, _, width = left.shape
-    check_sizes("scaled_matmul", "rhs", right, (batch, None, width))
-    scales = {"lhs_scales": (left, lhs_scales), "rhs_scales": (right, rhs_scales)}
-    whole = [_scaled(name, x, s, wide) for name, (x, s) in scales.items()]
-    return np_.asarray(np_.einsum("bmk,bnk->bmn", *whole), wanted)
-
-
-def _scaled(name: str, x: Array, scales: Any, dtype: Any) -> Array:
-    """A matrix times its scales, block by block."""
-    factors = as_array("scaled_matmul", scales)
-    check_sizes("scaled_matmul", name, factors, (*x.shape[:2], None))
-    blocks = factors.shape[2]
-    if not blocks or x.shape[2] % blocks:
-        raise errors.ShapeError(
-            f"scaled_matmul: {name} must divide the {x.shape[2]} elements of a row "
-            f"into equal blocks, got {factors.type}"
-        )
-    apart = np_.reshape(np_.asarray(x, dtype), (*x.shape[:2], blocks, -1))
-    scaled = np_.multiply(apart, np_.asarray(factors, dtype)[..., None])
-    return np_.reshape(scaled, x.shape)

@@ -186,33 +186,3 @@ def test_errors(case):
     arguments, options, kind, match = case
     with pytest.raises(kind, match="(?s)" + match):
         nn.dot_product_attention(*arguments, **options)
-
-
-# ---------------------------------------------------------------- scaled matrices
-
-
-def test_scaled_matmul():
-    a, b = RNG.standard_normal((2, 3, 12)), RNG.standard_normal((2, 5, 12))
-    left, right = RNG.standard_normal((2, 3, 4)), RNG.standard_normal((2, 5, 2))
-    want = np.einsum(
-        "bmk,bnk->bmn", a * np.repeat(left, 3, -1), b * np.repeat(right, 6, -1)
-    )
-    got = nn.scaled_matmul(a, b, left, right, "float64")
-    np.testing.assert_allclose(got, want, 1e-12)
-    got = nn.scaled_matmul(a, b, left, right)
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
-    half = nn.scaled_matmul(a.astype("f2"), b.astype("f2"), left, right, "float16")
-    assert half.dtype == np.float16
-    np.testing.assert_allclose(np.asarray(half, "f8"), want, 0.02, 0.05)
-    check_grads(lambda *x: nn.scaled_matmul(*x, "float64"), (a, b, left, right), 2)
-
-
-def test_errors_of_scaled_matmul():
-    a, b, one = np.ones((2, 3, 4)), np.ones((2, 5, 4)), np.ones((2, 3, 1))
-    with pytest.raises(errors.ShapeError, match=r"rhs must be \(2, …, 4\)"):
-        nn.scaled_matmul(a, b[:1], one, one)
-    with pytest.raises(errors.ShapeError, match=r"rhs_scales must be \(2, 5, …\)"):
-        nn.scaled_matmul(a, b, one, one)
-    with pytest.raises(errors.ShapeError, match="lhs_scales must divide the 4"):
-        nn.scaled_matmul(a, b, np.ones((2, 3, 3)), np.ones((2, 5, 1)))
