@@ -28,6 +28,12 @@ _MOST_SIZES = 3
 """So many sizes may vary by themselves: each of them, and each pair, is a sample."""
 
 
+_WAYS = ((1, False), (1, True), (2, False), (2, True))
+"""How far apart samples are, and whether they are smaller than the sizes of now."""
+
+_LARGER = 65
+"""From here on few sizes are special, those that are odd least."""
+
 _MOST_TRIES = 3
 """So many calls may have no such code before the others are not looked at any more."""
 
@@ -98,8 +104,8 @@ class AnySizes:
             self.problem = problems[-1]
             return None
         values = _values(now)
-        for step in (1, 2):
-            sampled = tuple(samples(values, step))
+        for step, below in _WAYS:
+            sampled = tuple(samples(values, step, below=below))
             try:
                 others = tuple([_at(traced, values, other) for other in sampled])
                 made = sized_program(_flat(exact.program), values, others, sampled)
@@ -118,6 +124,20 @@ class AnySizes:
         if self.problem is not None:
             problems.append(self.problem)
         return None
+
+    def special(self, now: Sequence[int], traced: Traced) -> bool:
+        """Whether sizes far away are one program, which those of now are not."""
+        values = _values(now)
+        for step, below in _WAYS:
+            far = {s: n // 2 if below else 2 * n + _LARGER for s, n in values.items()}
+            sampled = tuple(samples(far, step, below=below))
+            try:
+                others = [_at(traced, values, other) for other in sampled]
+                sized_program(others[0], sampled[0], others, sampled)
+            except (Undecided, errors.DynamicSizeError):
+                continue
+            return True
+        return False
 
     def _may(self, exact: Entry, now: Sequence[int]) -> bool:
         """Whether code for all sizes is thought of: it runs on the CPU."""

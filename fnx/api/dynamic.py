@@ -295,10 +295,16 @@ class Dynamic(Jitted):
 
         self._misses += 1
         self._missed = found
-        made = self._any.new(alike, exact, sizes.now, traced)
-        ready: Entry = made or self._new_padded(
-            key, divided, found, sizes, exact, alike in self._worked
-        )
+        ready: Entry | None = self._any.new(alike, exact, sizes.now, traced)
+        if ready is None:
+            try:
+                ready = self._new_padded(key, divided, found, sizes, exact)
+            except errors.DynamicSizeError:
+                if alike not in self._worked and not self._any.special(
+                    sizes.now, traced
+                ):
+                    raise
+                ready = exact
         self._worked.add(alike)
         self._reason = _reason(ready, self._any.problem)
         if config.explain_cache_misses:
@@ -324,15 +330,9 @@ class Dynamic(Jitted):
         found: Signature,
         sizes: _Sizes,
         exact: Entry,
-        special: bool,
     ) -> Entry:
-        """A new padded program; a `special` size may also be compiled by itself."""
-        try:
-            form, made = self._form(divided, found, sizes, exact)
-        except errors.DynamicSizeError:
-            if special:
-                return exact
-            raise
+        """A new padded program; raises if there is none."""
+        form, made = self._form(divided, found, sizes, exact)
         types = sizes.with_sizes(sizes.largest())
         self._forms.setdefault((*key[:1], types, *key[2:]), []).append(form)
         return self._ready(exact, form.entry, made)

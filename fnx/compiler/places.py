@@ -194,7 +194,9 @@ class _FreeList:
 
     def _grow(self, size: int) -> int:
         offset = self.size
-        if self.blocks and sum(self.blocks[-1]) == self.size:
+        at_end = bool(self.blocks) and sum(self.blocks[-1]) == self.size
+        # A block that is larger at some sizes stays: else the arena would shrink.
+        if at_end and surely_at_most(self.blocks[-1][1], size):
             offset = self.blocks.pop()[0]
         self.size = offset + size
         return offset

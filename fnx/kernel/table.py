@@ -155,8 +155,11 @@ class ExprTable:
     # -- index expressions
 
     def loop(self, tag: Hashable, extent: int | Size) -> IndexExpr:
-        """A loop index; the constant 0 where the loop runs at most once."""
-        if surely_at_most(extent, 1):
+        """A loop index; the constant 0 where the loop runs once.
+
+        A loop that may run once or never, depending on a size, stays one.
+        """
+        if not isinstance(extent, Size) and extent <= 1:
             return self.number(0)
         key = (LoopIndex, tag, extent)
         found = self._interned.get(key)

@@ -406,7 +406,7 @@ class _Pad(Copying):
     ) -> Flow:
         """Axes that are not padded run along the output."""
         rows = zip(*padding.values(), strict=True)
-        padded = [axis for axis, row in enumerate(rows) if any(row)]
+        padded = [axis for axis, row in enumerate(rows) if any(n != 0 for n in row)]
         (axes,), ends = kept_axes(types[:1], outs, padded)
         return Flow((axes, ()), ends)
 

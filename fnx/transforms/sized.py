@@ -2,7 +2,7 @@
 
 Receives the same function's programs at the size of now and at some samples; gives a
 program in whose types and params a `Size` stands wherever integers differ: the
-polynomial of degree 2, or quotient of a size, that is right at all samples and now.
+polynomial of degree 2, or multiple of a quotient, that is right at all samples and now.
 Literals that differ, such as the 1/n of a mean, become `number`s. Programs that differ
 in anything else are refused, by the name of the first operation that does. What is
 right at one more size shows when the program of that size is compared in the same way.
@@ -41,18 +41,23 @@ class SizedProgram:
     values: Values
 
 
-def samples(now: Values, step: int = 1) -> list[Values]:
+def samples(now: Values, step: int = 1, *, below: bool = False) -> list[Values]:
     """The sizes, besides those of now, whose programs tell the formulas.
 
     They are a `step` apart: 2 for what is one program for odd sizes and another one for
-    even ones.
+    even ones. They are those of now and larger ones, or `below` smaller ones: a table
+    may have no more rows. The last sample is far away from the others, to find out what
+    is right nearby alone.
 
     >>> n = Symbol("n")
     >>> [values[n] for values in samples({n: 100})]
-    [100, 101, 102]
+    [100, 101, 102, 113]
+    >>> [values[n] for values in samples({n: 100}, below=True)]
+    [98, 99, 100, 85]
     """
     base: dict[Symbol, int] = {}
     for each, value in now.items():
+        value -= 2 * step * below
         while value < _LEAST or any(
             abs(value - other) <= 2 * step for other in base.values()
         ):
@@ -63,6 +68,10 @@ def samples(now: Values, step: int = 1) -> list[Values]:
     found += [{**base, s: base[s] + 2 * step} for s in base]
     for a, b in combinations(base, 2):
         found.append({**base, a: base[a] + step, b: base[b] + step})
+    far = _FAR * step
+    if below and min(base.values()) >= _LEAST + far:
+        far = -far
+    found.append({s: value + far for s, value in base.items()})
     return found
 
 
@@ -83,6 +92,7 @@ def sized_program(
 
 _MOST_DIVISOR = 8
 _LEAST = 8  # smaller samples are often special
+_FAR = 13  # no divisor divides it, and not all fours are among samples
 
 
 class _Fit:
@@ -98,26 +108,30 @@ class _Fit:
         if len({*values}) == 1:
             return values[0]
         if values not in self.known:
-            found = self._polynomial(values)
-            self.known[values] = self._quotient(values) if found is None else found
+            kinds = (self._polynomial, self._quotient)
+            found = (kind(values) for kind in kinds)
+            self.known[values] = next((f for f in found if f is not None), None)
         return self.known[values]
 
-    def _quotient(self, values: tuple[int, ...]) -> Size | None:
-        """A size, and something, divided: how many every second element comes to."""
+    def _quotient(self, values: tuple[int, ...]) -> int | Size | None:
+        """A size, and something, divided, times a number: the rows of whole fours.
+
+        What is left over of a division is the size less such a product.
+        """
         for each in self.symbols:
             size, where = as_size(each), [self.now, *self.sampled]
-            for divisor in range(2, _MOST_DIVISOR + 1):
-                first = divisor * values[1] - self.sampled[0][each]
-                for more in range(first, first + divisor):
-                    found: Size = (size + more) // divisor
-                    rows = zip(where, values, strict=True)
-                    if all(found.at(sizes) == value for sizes, value in rows):
-                        return found
+            sizes = [known[each] for known in where]
+            for slope in (0, 1):
+                steps = [v - slope * n for v, n in zip(values, sizes, strict=True)]
+                found = _steps(size, sizes, steps)
+                if found is not None:
+                    total: int | Size = found + size * slope
+                    return total
         return None
 
     def _polynomial(self, values: tuple[int, ...]) -> int | Size | None:
         """The quadratic polynomial through the samples, in Newton's form."""
-        now, base, *rest = values
+        now, base, *rest, distant = values
         count, first = len(self.symbols), self.sampled[0]
         far = self.sampled[1][self.symbols[0]] - first[self.symbols[0]]
         ones, twos, pairs = rest[:count], rest[count : 2 * count], rest[2 * count :]
@@ -135,8 +149,34 @@ class _Fit:
                 return None
             total = total + away[i] * away[j] * (bend // (far * far))
         found: int | Size = total
-        right = found.at(self.now) if isinstance(found, Size) else found
-        return found if right == now else None
+        for value, sizes in ((now, self.now), (distant, self.sampled[-1])):
+            if value != (found.at(sizes) if isinstance(found, Size) else found):
+                return None
+        return found
+
+
+def _steps(size: Any, sizes: Sequence[int], values: Sequence[int]) -> Any:
+    """A multiple of (size + more) // divisor, and a constant, with these values.
+
+    The divisor with the least constant is taken: others may be right by chance. Of what
+    is the same at all samples that is taken which divides the first one.
+    """
+    rows = sorted(zip(sizes, values, strict=True))
+    (low, lowest), *_, (high, highest) = rows
+    fitting = list[Any]()
+    for divisor in range(2, _MOST_DIVISOR + 1):
+        found = dict[int, Any]()
+        for more in sorted(range(divisor), key=lambda n: (sizes[1] + n) % divisor):
+            rounds = (high + more) // divisor - (low + more) // divisor
+            if rounds == 0 or (highest - lowest) % rounds:
+                continue
+            each = (highest - lowest) // rounds
+            rest = lowest - (low + more) // divisor * each
+            if all((n + more) // divisor * each + rest == value for n, value in rows):
+                found[abs(rest)] = (size + more) // divisor * each + rest
+        if found:
+            fitting.append((min(found), divisor, next(iter(found.values()))))
+    return min(fitting)[-1] if fitting else None
 
 
 # ---------------------------------------------------------------- programs

@@ -197,6 +197,99 @@ def test_sizes_that_are_shared_and_sizes_that_are_not() -> None:
     assert jitted.cache_info().misses == 2
 
 
+def written_in_steps(x: Any) -> Any:
+    """What lies between every second row, or third one, is as long as the size says."""
+    return x.at[::2].multiply(2.0), x.at[1::3].set(7.0), x[::2], x[2::4].sum(0)
+
+
+@pytest.mark.parametrize("first", [7, 9, 100, 101])
+def test_steps_over_rows_are_one_program(first: int) -> None:
+    sizes = (first, 9, 8, 17, 16, 4, 102, 4097, 4098)
+    check(written_in_steps, [(N, 3)], {"x": 0}, sizes)
+    check(
+        lambda x: fnx.grad(lambda x: (x[::2] ** 2).sum() + x[1::3].mean())(x),
+        [(N,)],
+        {"x": 0},
+        sizes,
+    )
+
+
+def test_what_is_left_of_a_loop_may_be_nothing() -> None:
+    """Then nothing is written: neither there nor behind the end of the output."""
+
+    def between(x: Any) -> Any:
+        return lax.pad(x[::2], 5.0, [(0, 1 - len(x) % 2, 1), (0, 0, 0)])
+
+    def program(size: int) -> Program:
+        (x,) = arrays(size, (N, 3))
+        return inline(fnx.make_jaxpr(between)(x), hoists=False)
+
+    n = Symbol("n")
+    sampled = samples({n: 4096})
+    others = [program(values[n]) for values in sampled]
+    made = sized_program(program(4096), {n: 4096}, others, sampled)
+    code = compiled_for_sizes(made.program)
+    for size in (4096, 4097, 9, 8, 3, 2):
+        (x,) = arrays(size, (N, 3))
+        around = np.full((size + 4, 3), -7.0, "float32")
+        executable_at(program(size), code, {n: size}).native([x], {0: around[:size]})
+        wanted = np.full((size, 3), 5.0, "float32")
+        wanted[::2] = x[::2]
+        assert np.array_equal(around[:size], wanted)
+        assert np.array_equal(around[size:], np.full((4, 3), -7.0))
+
+
+def test_an_arena_holds_what_is_larger_at_some_sizes() -> None:
+    """Places are used again where that fits at any size; others stay beside them."""
+
+    def f(x: Any) -> Any:
+        return fnp.argsort(x, 0), fnp.argsort(x[:, 0], descending=True)
+
+    rows = np.random.default_rng(1).permutation(900).reshape(-1, 3).astype("float32")
+    jitted = fnx.jit(f, dynamic={"x": 0})
+    for size in (257, 2, 3, 300):
+        x = rows[:size]
+        both, one = jitted(x)
+        assert np.array_equal(both, np.argsort(x, 0, stable=True))
+        assert np.array_equal(one, np.argsort(-x[:, 0], stable=True))
+    assert jitted.cache_info().misses == 1
+
+
+TABLE = np.arange(300, dtype="float32").reshape(100, 3)
+
+
+def from_a_table(x: Any) -> Any:
+    assert len(x) <= len(TABLE)
+    return x + fnp.array(TABLE)[: len(x)]
+
+
+@pytest.mark.parametrize("first", [100, 99, 98, 20, 9, 3])
+def test_a_function_may_have_a_largest_size(first: int) -> None:
+    """It is traced at sizes that are not larger, if larger ones raise."""
+    jitted, plain = fnx.jit(from_a_table, dynamic={"x": 0}), fnx.jit(from_a_table)
+    for size in (first, 50, 97, 5, 100):
+        (x,) = arrays(size, (N, 3))
+        same(jitted(x), plain(x))
+    assert jitted.cache_info().misses <= 2  # at 100 rows the table is not cut
+
+
+def test_the_first_size_may_be_a_special_one() -> None:
+    """A size at which Python takes another branch does not raise, first or last."""
+
+    def small(x: Any) -> Any:
+        return x * 2 if len(x) < 10 else fnp.roll(x, 2, 0)
+
+    def one(x: Any) -> Any:
+        return x * 2 if len(x) == 100 else x.sum()
+
+    for f, first in ((small, 9), (small, 2), (one, 100)):
+        jitted, plain = fnx.jit(f, dynamic={"x": 0}), fnx.jit(f)
+        for size in (first, 50, 97, 200):
+            (x,) = arrays(size, (N,))
+            same(jitted(x), plain(x))
+        assert jitted.cache_info().misses == 2
+
+
 def test_odd_and_even_sizes_may_be_two_programs() -> None:
     jitted = fnx.jit(lambda x: fnp.median(x, 0), dynamic={"x": 0})
     for size in (9, 10, 101, 3000, 7):

@@ -112,10 +112,10 @@ def test_a_size_may_be_asked_for() -> None:
     """Sizes are numbers while a function is traced; branches make other programs."""
 
     def f(x: Any) -> Any:
-        return x.sum() if x.shape[0] < 11 else x.max() * x.shape[0]
+        return x.sum() if x.shape[0] < 32 else x.max() * x.shape[0]
 
     jitted = fnx.jit(f, dynamic={"x": 0})
-    for size in (12, 11, 4, 100, 7):
+    for size in (33, 32, 4, 100, 7, 31):
         check(jitted, f, ones(size))
     assert jitted.cache_info().misses == 2
     assert "at these sizes its program is another one: mul" in jitted.explain_miss()
