@@ -7,13 +7,14 @@ arrays stay NumPy arrays: batches are padded on the host, before they are given 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import fnx.numpy as fnp
-from fnx import errors, tree
+from fnx import dtypes, errors, tree
 from fnx.api.dynamic import range_end
 from fnx.core.array import Array
 
@@ -23,18 +24,22 @@ def bucket_size(size: int, buckets: Sequence[int] | None = None) -> int:
 
     `buckets` are sizes in increasing order; without them they are 8, 12, 16, 24, 32 and
     so on, so that at most a third is padding from 8 elements on. Raises `OptionError`
-    for buckets that do not increase, and `ShapeError` for a size that none holds.
+    for buckets that are no integers or do not increase, and `ShapeError` for a size
+    that none holds.
 
     >>> bucket_size(9), bucket_size(100), bucket_size(100, [64, 128, 512])
     (12, 128, 128)
     """
     if buckets is None:
         return range_end(size)
-    found = list(buckets)
+    try:
+        found = list(map(operator.index, buckets))
+    except TypeError:
+        found = []
     ordered = all(a < b for a, b in zip([0, *found], found, strict=False))
     if not found or not ordered:
         reason = "they must be positive sizes in increasing order"
-        raise errors.OptionError(errors.explain(f"buckets={found}", reason))
+        raise errors.OptionError(errors.explain(f"buckets={buckets!r}", reason))
     for bucket in found:
         if size <= bucket:
             return bucket
@@ -58,8 +63,8 @@ def pad_to_bucket(
     are the results for leaves of NumPy. `buckets` are as in `bucket_size`.
 
     Raises `AxisError` for a leaf without the axis, `ShapeError` for leaves that differ
-    in its size, and for a size that no bucket holds, `ArgumentError` for a tree without
-    arrays.
+    in its size, and for a size that no bucket holds, `DTypeError` for a leaf that
+    cannot hold the value, `ArgumentError` for a tree without arrays.
 
     >>> import fnx, numpy as np
     >>> @fnx.jit
@@ -84,6 +89,11 @@ def pad_to_bucket(
             reason = f"that of {first} has size {size}"
             fix = "pad parts of different sizes by themselves"
             raise errors.ShapeError(errors.explain(asked, reason, fix))
+    for name, x in leaves:
+        if not _holds(x.dtype, value):
+            asked = f"pad_to_bucket: value={value} in {name}"
+            reason = f"its dtype {x.dtype} has no such value"
+            raise errors.DTypeError(errors.explain(asked, reason, "pad it by itself"))
     end = bucket_size(size, buckets)
     padded = [_padded(x, axis, end - size, value) for _, x in leaves]
     mask: Any = np.arange(end) < size
@@ -97,10 +107,23 @@ def _array(x: Any) -> Any:
 
 
 def _size(name: str, x: Any, axis: int) -> int:
-    if not -x.ndim <= axis < x.ndim:
+    if not isinstance(axis, int) or not -x.ndim <= axis < x.ndim:
         asked = f"pad_to_bucket: axis {axis} of {name}"
         raise errors.AxisError(errors.explain(asked, f"its shape is {x.shape}"))
     return int(x.shape[axis])
+
+
+def _holds(dtype: Any, value: complex) -> bool:
+    """Whether a value can be one of a dtype, but for rounding."""
+    number = complex(value)
+    if number.imag and not dtypes.is_complex(dtype):
+        return False
+    if dtypes.is_bool(dtype):
+        return number.real in (0, 1)
+    if not (dtypes.is_integer(dtype) or dtypes.is_stored_integer(dtype)):
+        return True
+    limits = dtypes.limits(dtype)
+    return number.real.is_integer() and bool(limits.min <= number.real <= limits.max)
 
 
 def _padded(x: Any, axis: int, more: int, value: complex) -> Any:

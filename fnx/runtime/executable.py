@@ -159,12 +159,14 @@ class Executable:
 
     def _printer(self, stage: str) -> str:
         """The backend that shows a stage: this one if it can, else another."""
-        stages = self.stages
+        stages = list(self.stages)
         if stage in stages:
             return self.backend
         for name in device_platforms() if self.native else ():
-            if stage in _compiling().stages_of(name):
+            shown = _compiling().stages_of(name)
+            if stage in shown:
                 return name
+            stages += [other for other in shown if other not in stages]
         why = "" if self.native else "; this program runs without a compiler"
         raise errors.OptionError(
             f"as_text(stage={stage!r}): the stages are {', '.join(stages)}{why}"

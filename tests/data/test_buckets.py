@@ -76,8 +76,8 @@ def test_one_compile_for_each_bucket_with_exact_gradients() -> None:
     assert step.cache_info().misses == 2
 
 
-@pytest.mark.parametrize("buckets", [[], [0, 8], [8, 8], [16, 8]])
-def test_buckets_must_increase(buckets: list[int]) -> None:
+@pytest.mark.parametrize("buckets", [[], [0, 8], [8, 8], [16, 8], [8.5], ["a"], 8])
+def test_buckets_must_increase(buckets: Any) -> None:
     with pytest.raises(errors.OptionError, match="increasing order"):
         bucket_size(3, buckets)
 
@@ -89,5 +89,27 @@ def test_mistakes_name_the_leaf() -> None:
         pad_to_bucket({"x": np.ones((3, 4)), "y": np.ones(3)}, 1)
     with pytest.raises(errors.ShapeError, match=r"batch\['y'\] has size 4.*'x'.* 3"):
         pad_to_bucket({"x": np.ones(3), "y": np.ones(4)})
+    with pytest.raises(errors.AxisError, match=r"axis \[8\] of batch: .*\(3,\)"):
+        pad_to_bucket(np.ones(3), [8])  # type: ignore[arg-type]
     with pytest.raises(errors.ArgumentError, match="no arrays"):
         pad_to_bucket({})
+
+
+@pytest.mark.parametrize("like", [np.asarray, fnp.asarray])
+def test_a_value_that_a_leaf_cannot_hold_raises(like: Any) -> None:
+    """NumPy would wrap it around, cut it off, or drop its imaginary part."""
+    cases = [
+        *(("int8", 300), ("int8", -129), ("uint8", -1), ("int32", 1.5), ("int32", 1j)),
+        *(("int32", np.nan), ("bool", 2), ("float32", 1j), ("int64", 1e300)),
+    ]
+    for dtype, value in cases:
+        batch = {"x": like(np.ones(3, "complex64")), "y": like(np.ones(3, dtype))}
+        with pytest.raises(errors.DTypeError, match=rf"batch\['y'\].*{dtype}"):
+            pad_to_bucket(batch, value=value)
+    for dtype, value in [("int8", -128), ("uint8", 255.0), ("bool", 1), ("int64", 7)]:
+        x, _ = pad_to_bucket(like(np.zeros(3, dtype)), value=value)
+        assert x[-1] == value
+    x, _ = pad_to_bucket(like(np.ones(3, "float16")), value=0.1)
+    assert x[-1] == np.float16(0.1)
+    x, _ = pad_to_bucket(like(np.ones(3, "complex64")), value=2j)
+    assert x[-1] == 2j
