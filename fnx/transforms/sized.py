@@ -183,11 +183,15 @@ def _steps(size: Any, sizes: Sequence[int], values: Sequence[int]) -> Any:
 
 
 class _Scope:
-    """One program while it is made: its variables, and the numbers that it has."""
+    """One program while it is made: its variables, and the numbers that it has.
+
+    Complex ones are `joined` of two.
+    """
 
     def __init__(self) -> None:
         self.vars: dict[Var, Var] = {}
         self.numbers: dict[Symbol, Eqn] = {}
+        self.joined: dict[Any, Eqn] = {}
 
 
 class _Merge:
@@ -207,7 +211,8 @@ class _Merge:
         for row in self.rows([p.eqns for p in programs]):
             eqns += self.equation(row, scope)
         outputs = self.atoms([p.outputs for p in programs], scope)
-        return Program(inputs, (*scope.numbers.values(), *eqns), outputs)
+        numbers = (*scope.numbers.values(), *scope.joined.values())
+        return Program(inputs, (*numbers, *eqns), outputs)
 
     def rows(self, columns: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
         """What stands in the same place of all of them."""
@@ -276,12 +281,21 @@ class _Merge:
         key = tuple([literal.key for literal in literals])
         if len({*key}) == 1:
             return literals[0]
+        if is_complex(literals[0].type.dtype):
+            return self.complex_number(key, literals, scope)
         return self.number(key, literals[0], scope)
+
+    def complex_number(self, key: Any, row: Sequence[Literal], scope: _Scope) -> Var:
+        """What is in the place of a complex literal: of its parts, one may vary."""
+        if key not in scope.joined:
+            parts = [[_part(x, name) for x in row] for name in ("real", "imag")]
+            given = self.atoms(list(zip(*parts, strict=True)), scope)
+            out = Var(row[0].type)
+            scope.joined[key] = Eqn(primitive("complex"), given, (out,), {}, None)
+        return scope.joined[key].outputs[0]
 
     def number(self, key: Any, now: Literal, scope: _Scope) -> Var:
         """What is in the place of a literal that varies."""
-        if is_complex(now.type.dtype):
-            raise self.differs("a complex number differs")
         found = self.found.get(key)
         if found is None:
             least, most = bits_range(now.type.dtype)
@@ -340,3 +354,9 @@ class _Merge:
         where = "" if eqn.source is None else f"\n  at {eqn.source}"
         what = f"{eqn.primitive.name}: its program at another size"
         return errors.DynamicSizeError(errors.explain(what, reason) + where)
+
+
+def _part(literal: Literal, name: str) -> Literal:
+    """The real or the imaginary part of a complex literal."""
+    value = getattr(literal.value, name)
+    return Literal(value, ArrayType((), value.dtype, literal.type.weak))

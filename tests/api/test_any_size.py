@@ -255,6 +255,23 @@ def test_an_arena_holds_what_is_larger_at_some_sizes() -> None:
     assert jitted.cache_info().misses == 1
 
 
+def test_complex_numbers_that_follow_from_the_size() -> None:
+    """Either part of a number may vary, or both."""
+
+    def f(x: Any) -> Any:
+        z, n = lax.complex(x, 2 * x), len(x)
+        return z.mean(0), z.var(), z * n, z + complex(3, n), z * complex(-1 / n, n * n)
+
+    jitted = check(f, [(N, 3)], {"x": 0})
+    (x,) = arrays(11, (N, 3))
+    z = x + 2j * x
+    means, _, _, sums, products = jitted(x)
+    np.testing.assert_allclose(means, z.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(sums, z + (3 + 11j), rtol=1e-6)
+    np.testing.assert_allclose(products, z * complex(-1 / 11, 121), rtol=1e-5)
+    check(lambda x: (x.astype("complex128") * len(x)).sum(), [(N,)], {"x": 0})
+
+
 TABLE = np.arange(300, dtype="float32").reshape(100, 3)
 
 
