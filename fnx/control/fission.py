@@ -22,6 +22,7 @@ from fnx.core.primitive import MappedAxis
 from fnx.core.program import Atom, Eqn, Program, Var, sub_programs
 from fnx.core.simplify import simplify
 from fnx.ops.arithmetic import add
+from fnx.sizes import usual
 from fnx.transforms.batch import batch_program
 
 _MOST = 2**28
@@ -89,7 +90,7 @@ def _is_personal(eqn: Eqn) -> bool:
 def _fits(values: Sequence[Atom], length: int) -> bool:
     """Whether stacks of these values are small enough."""
     sizes = [x.type.size * x.type.dtype.itemsize for x in values]
-    return sum(sizes) * length <= _MOST
+    return bool(usual(sum(sizes) * length) <= _MOST)
 
 
 # ---------------------------------------------------------------- results

@@ -125,6 +125,9 @@ ROUNDS: dict[str, Callable[..., Any]] = {
     "gradient of scan": lambda x: fnx.grad(
         lambda x: lax.scan(lambda c, r: (c * r.mean(), c), 1.0, x)[1].mean()
     )(x),
+    "gradient by the weights of scan": lambda x: fnx.grad(
+        lambda w: lax.scan(lambda c, r: (fnp.tanh(r @ w + c), None), w[0], x)[0].sum()
+    )(fnp.full((3, 5), 0.1)),
     "size of the carry": lambda x: lax.scan(
         lambda c, _: (fnp.tanh(c - c.mean(0)), c.sum()), x, None, length=4
     ),
