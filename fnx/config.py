@@ -290,6 +290,10 @@ class Config:
                 )
             scoped[short](val)
         elif short in ("platforms", "platform_name"):
+            if val is not None and type(val) is not str:
+                raise ArgumentError(
+                    f"fnx.config.update: {name} takes a name or None, got {val!r}"
+                )
             self.default_device = val.split(",")[0] if val else None
         else:
             setattr(self, short, val)

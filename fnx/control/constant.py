@@ -8,16 +8,15 @@ Next on the walk: `custom.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from fnx import errors
 from fnx.core.array import Array
 from fnx.core.padding import Pads
-from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Eqn, Program
 from fnx.core.trace import Traced, Tracer
 from fnx.core.types import ArrayType
+from fnx.ops.families import Nullary
 
 
 class Held:
@@ -32,7 +31,7 @@ class Held:
         return str(self.array.type)
 
 
-class _Constant(Primitive):
+class _Constant(Nullary):
     """constant(value): the array that the param holds."""
 
     personal = True
@@ -49,22 +48,6 @@ class _Constant(Primitive):
     def reference(self, *, value: Held) -> Any:
         """The array."""
         return value.array._numpy()
-
-    def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
-    ) -> tuple[Any, Any]:
-        """A constant."""
-        return self(**params), None
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        **params: Any,
-    ) -> tuple[Any, bool]:
-        """The same for every member of the batch."""
-        return self(**params), False
 
     def steps(self, plan: Any, *, value: Held) -> None:
         """Copied in by the host."""

@@ -223,11 +223,8 @@ def _choice_text(tile: Tile, vectors: int) -> str:
     """Calls the function for a number of rows that is known when it runs."""
     numbers = range(1, tile.rows + 1)
     cases = " ".join([f"i64 {rows}, label %rows{rows}" for rows in numbers])
-    names = [part.split()[1] for part in _TILE.split(", ")]
-    kinds = [part.split()[0] for part in _TILE.split(", ")]
-    given = ", ".join([" ".join(pair) for pair in zip(kinds, names, strict=True)])
     calls = [
-        f"rows{rows}:\n  call void @tile{rows}x{vectors}({given})\n  ret void"
+        f"rows{rows}:\n  call void @tile{rows}x{vectors}({_TILE})\n  ret void"
         for rows in numbers
     ]
     return "\n".join(

@@ -63,6 +63,31 @@ class OnHost(Primitive):
         plan.host()
 
 
+class Nullary(Primitive):
+    """An operation without operands: a constant, which no member of a batch changes."""
+
+    def jvp(
+        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+    ) -> tuple[Any, Any]:
+        """A constant."""
+        return self(**params), None
+
+    def padded(self, pads: Pads, **params: Any) -> Any:
+        """The same, of the sizes that the params say."""
+        return self(**params)
+
+    def batch(
+        self,
+        axis: MappedAxis,
+        args: Sequence[Any],
+        mapped: Sequence[bool],
+        /,  # params may have an axis, too
+        **params: Any,
+    ) -> tuple[Any, bool]:
+        """The same for every member of the batch."""
+        return self(**params), False
+
+
 class Copying(Primitive):
     """An operation whose output elements are elements of its operands."""
 

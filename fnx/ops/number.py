@@ -7,20 +7,18 @@ Next on the walk: `fnx.transforms.sized`, which makes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fnx import dtypes
-from fnx.core.padding import Pads
-from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, explain
+from fnx.ops.families import Nullary
 from fnx.sizes import Size
 
 
-class _Number(Primitive):
+class _Number(Nullary):
     """number(bits, dtype, weak): the scalar of that dtype with these bits.
 
     They are an integer of 64 bits, of which the first are those of the scalar.
@@ -38,26 +36,6 @@ class _Number(Primitive):
     def reference(self, *, bits: int, dtype: np.dtype[Any], weak: bool) -> Any:
         """The scalar."""
         return np.array([bits], np.int64).view(dtype)[0]
-
-    def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
-    ) -> tuple[Any, Any]:
-        """A constant."""
-        return self(**params), None
-
-    def padded(self, pads: Pads, **params: Any) -> Any:
-        """The same."""
-        return self(**params)
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        **params: Any,
-    ) -> tuple[Any, bool]:
-        """The same for every member of the batch."""
-        return self(**params), False
 
     def element(
         self,

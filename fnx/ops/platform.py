@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.core.primitive import MappedAxis
 from fnx.core.program import Literal
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
-from fnx.ops.families import OnHost
+from fnx.ops.families import Nullary, OnHost
 
 # What a backend is called, beside its name.
 _OTHER_NAMES = {"cuda": "gpu"}
@@ -43,7 +42,7 @@ def place_of(backend: str, platforms: Sequence[str], default: bool) -> int:
     return len(platforms)
 
 
-class _PlatformIndex(OnHost):
+class _PlatformIndex(Nullary, OnHost):
     """platform_index(platforms, default): the place of the platform, an int32."""
 
     def __call__(self, *, platforms: tuple[str, ...], default: bool) -> Any:
@@ -65,26 +64,6 @@ class _PlatformIndex(OnHost):
         """Its place."""
         value = np.int32(place_of(backend, platforms, default))
         return Literal(value, ArrayType((), dtypes.int32))
-
-    def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
-    ) -> tuple[Any, Any]:
-        """A constant."""
-        return self(**params), None
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        **params: Any,
-    ) -> tuple[Any, bool]:
-        """The same for every member of the batch."""
-        return self(**params), False
-
-    def padded(self, pads: Any, **params: Any) -> Any:
-        """The same."""
-        return self(**params)
 
 
 platform_index = _PlatformIndex("platform_index")

@@ -17,13 +17,13 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import Flow, MappedAxis, Primitive, is_linear, primitive
+from fnx.core.primitive import Flow, MappedAxis, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Literal, Var
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.kernel.expr import linear_offset, unravel
 from fnx.ops.arithmetic import select
-from fnx.ops.families import Copying, along
+from fnx.ops.families import Copying, Nullary, along
 from fnx.ops.prefix import (
     padded_concatenate,
     padded_pad,
@@ -624,7 +624,7 @@ class _Concatenate(Copying):
         return filled[0] if len(filled) == 1 else None
 
 
-class _Iota(Primitive):
+class _Iota(Nullary):
     """iota(shape, dtype, axis): every element is its own index along the axis."""
 
     sized = ("shape",)
@@ -646,27 +646,6 @@ class _Iota(Primitive):
         column = (shape[axis],) + (1,) * (len(shape) - axis - 1)
         counted = np.arange(shape[axis]).astype(dtype)
         return np.broadcast_to(counted.reshape(column), shape)
-
-    def jvp(
-        self, primals: Sequence[Any], tangents: Sequence[Any], **params: Any
-    ) -> tuple[Any, Any]:
-        """A constant."""
-        return self(**params), None
-
-    def padded(self, pads: Pads, **params: Any) -> Any:
-        """More of the same."""
-        return self(**params)
-
-    def batch(
-        self,
-        axis: MappedAxis,
-        args: Sequence[Any],
-        mapped: Sequence[bool],
-        /,  # the params have an axis, too
-        **params: Any,
-    ) -> tuple[Any, bool]:
-        """The same for every member of the batch."""
-        return self(**params), False
 
     def element(
         self, k: Any, index: Any, *, shape: Ints, dtype: np.dtype[Any], axis: int

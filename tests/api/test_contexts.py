@@ -114,6 +114,8 @@ def test_scripts_set_options_by_the_names_of_jax():
         config.update("jax_threefry", True)
     with pytest.raises(ArgumentError, match="jax_enable_x64 takes bool"):
         config.update("jax_enable_x64", 1)
+    with pytest.raises(ArgumentError, match="jax_platforms takes a name"):
+        config.update("jax_platforms", 3)
 
 
 def test_native_calls_do_not_outlive_an_option():
