@@ -1,7 +1,7 @@
 """Replaces equations that stand for a program by the equations of that program.
 
 Receives a program as the transformations left it, gives a flat one, which the fuser
-sees as a whole. Next on the walk: `fuse.py`.
+sees as a whole. Next on the walk: `join.py`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import sys
 
 from fnx.compiler.fuse import fuse
 from fnx.compiler.inline import inline
+from fnx.compiler.join import joined
 from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.plan import make_plan
 from fnx.compiler.step import Plan
@@ -50,6 +51,7 @@ def _planned(
     inlined = inline(program, products, backend=backend)
     flat = checked(inlined, "inline", program, weak=False)
     clean = checked(simplify(flat), "simplify", flat, weak=False)
+    clean = checked(joined(clean), "join", clean, weak=False)
     _show(2, "program", clean)
 
     def held(program: Program, first: int, count: int) -> Plan:

@@ -221,6 +221,20 @@ class Primitive:
         """
         return None
 
+    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any] | None:
+        """Params that give the sum over some axes of the output, for the same inputs.
+
+        `None` if there are none such.
+        """
+        return None
+
+    def taken_by(self, maker: Eqn, **params: Any) -> dict[str, Any] | None:
+        """Params with which the maker of the only input computes this output itself.
+
+        `None` if it cannot. What is rounded on the way may differ.
+        """
+        return None
+
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Equations that do the same; what need not be done in a loop is outside of it.
 
@@ -469,7 +483,11 @@ def is_linear(value: Any) -> bool:
 
 
 class MappedAxis(NamedTuple):
-    """The axis that a `batch` rule maps over: its name, if it has one, and its size."""
+    """The axis that a `batch` rule maps over: its name, if it has one, and its size.
+
+    With `in_order`, sums over it are made in the order of its members.
+    """
 
     name: Any
     size: int
+    in_order: bool = False

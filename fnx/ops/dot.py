@@ -364,6 +364,27 @@ class _DotGeneral(Primitive):
         summed = tuple([(0, *[axis + 1 for axis in axes]) for axes in contract])
         return {**params, "contract": summed, "batch": raised}
 
+    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any] | None:
+        """Contracts axes of the stack, too, where all that is contracted lies together.
+
+        Otherwise an operand would have to be copied.
+        """
+        contract, batch = params["contract"], params.get("batch", ((), ()))
+        stack = len(batch[0])
+        if max(axes) >= stack:
+            return None
+        kept = [d for d in range(stack) if d not in axes]
+        summed = tuple(
+            [
+                (*[outer[d] for d in axes], *inner)
+                for outer, inner in zip(batch, contract, strict=True)
+            ]
+        )
+        if not all(map(_together, summed)):
+            return None
+        rest = tuple([tuple([outer[d] for d in kept]) for outer in batch])
+        return {**params, "contract": summed, "batch": rest}
+
     def copied(
         self,
         types: Sequence[ArrayType],
@@ -388,6 +409,11 @@ class _DotGeneral(Primitive):
 def _ordered(x: Any, order: Axes) -> Any:
     """A NumPy array with its axes in that order."""
     return x if order == tuple(range(x.ndim)) else x.transpose(order)
+
+
+def _together(axes: Axes) -> bool:
+    """Whether axes follow one another."""
+    return axes == tuple(range(axes[0], axes[0] + len(axes)))
 
 
 def _layout(

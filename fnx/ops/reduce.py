@@ -17,7 +17,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Flow, MappedAxis, Primitive
-from fnx.core.program import Atom
+from fnx.core.program import Atom, Eqn
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.ops.arithmetic import add, eq, mul, scale, select
@@ -122,6 +122,17 @@ class _Sum(Reduction):
         if not count or not dtypes.is_inexact(dtype):
             return None
         return complex(-0.0, -0.0) if dtypes.is_complex(dtype) else -0.0
+
+    def taken_by(self, maker: Eqn, *, axes: Ints) -> dict[str, Any] | None:
+        """Matrix products can sum over their stack."""
+        return maker.primitive.summed(axes, maker.params)
+
+    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any]:
+        """A sum over more axes."""
+        (taken,) = params.values()
+        ndim = len(taken) + 1 + max(axes)
+        left = [d for d in range(ndim) if d not in taken]
+        return {"axes": tuple(sorted([*taken, *[left[d] for d in axes]]))}
 
     def over_rows(self, *, axes: Ints) -> dict[str, Any]:
         """The new leading axis is summed over, too."""
