@@ -54,7 +54,9 @@ def scratch(nbytes: int) -> np.ndarray[Any, Any]:
     Loops in loops reserve more rows than a system promises, and fill the first few.
     """
     if nbytes < PROMISED or sys.platform != "linux":
-        return np.empty(max(nbytes, 1), np.uint8)
+        block = np.empty(nbytes + _LINE, np.uint8)
+        begin = -block.ctypes.data % _LINE
+        return block[begin : begin + nbytes]
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
     try:
         return np.frombuffer(mmap.mmap(-1, nbytes, flags=flags), np.uint8)
@@ -64,6 +66,9 @@ def scratch(nbytes: int) -> np.ndarray[Any, Any]:
 
 PROMISED = 2**32
 """From so many bytes on, memory is asked for without a promise that it is there."""
+
+_LINE = 64
+"""Bytes of a line of the cache: a vector that lies across two of them is read twice."""
 
 _NORESERVE = 0x4000
 """MAP_NORESERVE of Linux, for which Python has no name."""
