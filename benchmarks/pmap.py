@@ -42,8 +42,9 @@ CHILD = """
 from benchmarks import pmap
 pmap.report({library!r}, {what!r}, {size})
 """
-DEVICES = {"step": 2, "one": 2, "call": 8, "sum": 2}
+DEVICES = {"step": 2, "stacked": 2, "one": 2, "call": 8, "sum": 2}
 ROUNDS = 41
+STEPS = 10
 PREDICTED = (2, 4, 8)
 
 
@@ -70,7 +71,7 @@ def compare(size: int) -> None:
 
 
 def predict() -> None:
-    """Print seconds that are simulated, and measured, of the step on 2, 4, 8 devices.
+    """Print seconds that are simulated, and measured, of a step on 2, 4, 8 devices.
 
     What the simulation knows of this machine is measured on one device and between
     two: the rate of products and of copies, and how long sums of two sizes take.
@@ -80,11 +81,11 @@ def predict() -> None:
     cluster = functools.partial(described, library, *between_two(library))
     rows = []
     for devices in PREDICTED:
-        run, step, arguments = parallel_step_of(library, devices)
+        run, steps, arguments = parallel_steps(library, devices)
         axes = {"data": devices}
-        found = simulate(step, cluster(devices), *arguments, axes=axes, overlap=False)
+        found = simulate(steps, cluster(devices), *arguments, axes=axes, overlap=False)
         (seconds,) = in_turns([waited(library, run)])
-        rows.append((devices, found.seconds, seconds, found.bound))
+        rows.append((devices, found.seconds / STEPS, seconds / STEPS, found.bound))
     print(json.dumps(rows))
 
 
@@ -126,31 +127,71 @@ def in_turns(runs: Sequence[Run]) -> list[float]:
     return [statistics.median(times) for times in samples]
 
 
-def parallel_step(library: Any, size: int) -> Run:
-    """A step of `mlp.py`: each of two devices has half of the batch."""
-    return parallel_step_of(library, 2)[0]
+def parallel_step(library: Any, size: int, shared: bool = True) -> Run:
+    """A step of `mlp.py`: each of two devices has half of the batch.
+
+    The weights are one array, which both read, or `shared` is false and each device has
+    its own, stacked.
+    """
+    devices = DEVICES["step"]
+    params, *batch = put(library, mlp.data(np.random.default_rng(0)))
+    parts = in_parts(batch, devices)
+    axis = None
+    if not shared:
+        axis = 0
+        stack = library.numpy.stack
+        params = library.tree.map(lambda a: stack([a] * devices), params)
+    step = replica_step(library)
+    train = library.pmap(step, "data", in_axes=(axis, 0, 0), out_axes=axis)
+
+    def run() -> Any:
+        nonlocal params
+        loss, params = train(params, *parts)
+        return loss, params
+
+    return run
 
 
-def parallel_step_of(library: Any, devices: int) -> tuple[Run, Any, tuple[Any, ...]]:
-    """A run of the step on so many devices, what one does, and its arguments."""
-    rng = np.random.default_rng(0)
-    params, x, y = put(library, mlp.data(rng))
+def stacked_step(library: Any, size: int) -> Run:
+    """The step with a copy of the weights for each device."""
+    return parallel_step(library, size, shared=False)
+
+
+def parallel_steps(library: Any, devices: int) -> tuple[Run, Any, tuple[Any, ...]]:
+    """Some steps in a loop, whose replicas have a thread each and exchange gradients.
+
+    Gives a run on so many devices, what one of them does, and its arguments.
+    """
+    params, *batch = put(library, mlp.data(np.random.default_rng(0)))
+    parts = in_parts(batch, devices)
+    step = replica_step(library)
+
+    def steps(params: Any, x: Any, y: Any) -> Any:
+        def again(params: Any, _: Any) -> Any:
+            loss, params = step(params, x, y)
+            return params, loss
+
+        return library.lax.scan(again, params, None, length=STEPS)
+
+    train = library.pmap(steps, "data", in_axes=(None, 0, 0), out_axes=None)
+    own = [part[0] for part in parts]
+    return lambda: train(params, *parts), steps, (params, *own)
+
+
+def replica_step(library: Any) -> Any:
+    """What a device does of a step: its part of the gradient, and the mean of all."""
     gradient = library.value_and_grad(mlp.loss_function(library))
 
     def step(params: Any, x: Any, y: Any) -> Any:
-        found = library.lax.pmean(gradient(params, x, y), "data")
-        return found[0], mlp.sgd(library, params, None, found[1])[0]
+        loss, found = library.lax.pmean(gradient(params, x, y), "data")
+        return loss, mlp.sgd(library, params, None, found)[0]
 
-    train = library.pmap(step, "data")
-    stacked = library.tree.map(lambda a: library.numpy.stack([a] * devices), params)
-    parts = [a.reshape(devices, -1, a.shape[1]) for a in (x, y)]
+    return step
 
-    def run() -> Any:
-        nonlocal stacked
-        loss, stacked = train(stacked, *parts)
-        return loss, stacked
 
-    return run, step, (params, *[part[0] for part in parts])
+def in_parts(batch: Sequence[Any], devices: int) -> list[Any]:
+    """The batch with a leading axis of devices."""
+    return [a.reshape(devices, -1, a.shape[1]) for a in batch]
 
 
 def single_step(library: Any, size: int) -> Run:
@@ -178,6 +219,7 @@ def sum_between(library: Any, size: int) -> Run:
 
 RUNS: dict[str, Callable[[Any, int], Run]] = {
     "step": parallel_step,
+    "stacked": stacked_step,
     "one": single_step,
     "call": call,
     "sum": sum_between,
@@ -243,6 +285,7 @@ def cases(quick: bool) -> list[Case]:
     return [
         case("MLP SGD step on one device", "one"),
         case("MLP SGD step on 2 devices", "step"),
+        case("the same, a copy of the weights on each", "stacked"),
         case("x + 1 of 10 floats on each of 8 devices", "call", 10),
         # each device reads both arrays; half of them and both results are traffic
         case(f"psum of {size} floats on 2 devices", "sum", size, moved=4 * 4 * size),

@@ -409,7 +409,7 @@ def in_parts(x, mesh, *spec):
 
 def threads(monkeypatch):
     """Has small programs run in threads, too; gives the meshes that were used."""
-    monkeypatch.setattr(spmd, "SMALL", -1)
+    monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
     fnx.clear_caches()
     runs = []
     original = replicas.Replicas.run

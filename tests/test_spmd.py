@@ -19,11 +19,11 @@ from fnx.sharding import PartitionSpec as P
 pytestmark = pytest.mark.multi_device
 
 
-@pytest.fixture(autouse=True, params=["threads", "small ones as one"])
+@pytest.fixture(autouse=True, params=["threads", "some as one"])
 def eight(request, monkeypatch):
-    """Eight CPU devices; small programs may run in one thread for all of them."""
+    """Eight CPU devices; some programs may be run for all of them as one."""
     if request.param == "threads":
-        monkeypatch.setattr(spmd, "SMALL", -1)
+        monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
     fnx.clear_caches()
     with fnx.config.override(cpu_devices=8):
         yield

@@ -68,13 +68,10 @@ class Pmapped:
         self._name, self._size = axis
         self._chosen = chosen
         self._entries: dict[Any, tuple[Spread, PyTreeDef]] = {}
+        self._asker = f"pmap of {name_of(function)}"
 
     def __repr__(self) -> str:
         return f"<{self._asker}>"
-
-    @property
-    def _asker(self) -> str:
-        return f"pmap of {name_of(self._function)}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The stacked results of the function for all members."""

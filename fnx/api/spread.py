@@ -14,14 +14,17 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import watching
+from fnx.control import spmd as control
 from fnx.control.spmd import Specs, as_one, spmd, whole
 from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
+from fnx.core.cache import cached
 from fnx.core.program import Program
-from fnx.core.trace import tracing
+from fnx.core.trace import evaluate, tracing
 from fnx.records import record
 from fnx.runtime import replicas
+from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, placed
 from fnx.runtime.device_array import put
 from fnx.runtime.eager import checked_kinds
@@ -69,7 +72,15 @@ class Spread:
         }
 
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
-        run = Replicated(self.asker, self.program, self.mesh, self.ins, self.outs)
+        usual = not hooks.busy and self.mesh.is_local and self.mesh.backend == "cpu"
+        cut = self.program, self.mesh, self.ins, self.outs
+        together = _as_one(*cut) if usual else None
+        if together is not None:
+            function, shardings = together
+            found = function(*[ConcreteArray(x._numpy(), x.type) for x in arrays])
+            rows = zip(found, shardings, strict=True)
+            return [sharded(x._numpy(), x.type, where) for x, where in rows]
+        run = Replicated(self.asker, *cut)
         results = run(arrays)
         if hooks.busy and (watching() or checked_kinds.get()):
             here = [put(x, placed(CPU, False)) for x in (*arrays, *results)]
@@ -90,6 +101,24 @@ class Spread:
             from fnx.runtime.checks import look_at_program  # lazy: see above
 
             look_at_program(self.asker, program, arrays)
+
+
+@cached
+def _as_one(
+    program: Program, mesh: Mesh, ins: Specs, outs: Specs
+) -> tuple[Any, Sequence[NamedSharding]] | None:
+    """What runs all replicas as one program, and how its results are cut.
+
+    It is a jitted function, whose calls are native; `None` where each has a thread.
+    """
+    # lazy: few programs have replicas, and `jit` needs none
+    from fnx.api.jit import jit  # lazy: see above
+
+    if not control.runs_as_one(program, mesh.axes):
+        return None
+    function = as_one(program, mesh.axes, ins, outs)
+    shardings = [NamedSharding(mesh, spec_of(spec)) for spec in outs]
+    return jit(lambda *arrays: evaluate(function, arrays)), shardings
 
 
 def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:

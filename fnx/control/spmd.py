@@ -33,9 +33,9 @@ from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import bind, constant, evaluate, source_of
 from fnx.core.types import ArrayType
-from fnx.dtypes import int32, is_inexact
+from fnx.dtypes import int32
 from fnx.ops.arithmetic import add, mul, select
-from fnx.ops.collective import psum, psum_scatter
+from fnx.ops.collective import psum
 from fnx.ops.elementwise import eq
 from fnx.ops.families import along
 from fnx.ops.meeting import axis_index
@@ -130,11 +130,11 @@ class _Spmd(Primitive):
         outs: Specs,
         devices: tuple[str, ...],
     ) -> Program | None:
-        """The replicas as one program, where that takes less than waking threads.
+        """The replicas as one program, where that is what runs them.
 
         Those on devices with memory of their own run there.
         """
-        if backend_of(devices) != "cpu" or not is_small(program, axes):
+        if backend_of(devices) != "cpu" or not runs_as_one(program, axes):
             return None
         return as_one(program, axes, ins, outs)
 
@@ -366,7 +366,8 @@ def as_one(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Program:
     ends: list[list[Hashable]] = [[] for _ in outs]
     for name, size in reversed(axes):
         mapped = tuple([name in names_of(spec) for spec in ins])
-        lifted, found = batch_program(lifted, MappedAxis(name, size), mapped)
+        axis = MappedAxis(name, size, in_order=True)
+        lifted, found = batch_program(lifted, axis, mapped)
         for names, is_mapped in zip((*held, *ends), (*mapped, *found), strict=True):
             if is_mapped:
                 names.insert(0, name)
@@ -437,34 +438,58 @@ SMALL = 20_000
 
 
 @cached
-def is_small(program: Program, axes: Axes) -> bool:
-    """Whether all replicas together take less than waking a thread for each.
+def runs_as_one(program: Program, axes: Axes) -> bool:
+    """Whether all replicas are computed together, as one program, by all threads.
 
-    Only what has no loops and branches: in those replicas may differ. And no sums of
-    more than two floats over replicas: as a row of one array they would be summed in
-    the order of vectors, and the bits would tell how much a program does.
+    Where replicas do little, that takes less than waking a thread for each. Where they
+    sum what products make, as training does, one program reads what the others have
+    where it lies, and sums it while it multiplies: nothing is exchanged, and nobody
+    waits. Not what has loops and branches, in which replicas may differ, nor large
+    steps that are faster side by side.
     """
+    steps = _steps(program)
+    if any(map(_is_apart, steps)):
+        return False
     count = size_of([name for name, _ in axes], axes)
-    work = 0
+    if count * sum(map(_work, steps)) <= SMALL:
+        return True
+    meets = any(eqn.primitive.meets for eqn in steps)
+    multiplies = any(_products(eqn) is not None for eqn in steps)
+    return meets and multiplies and all(map(_is_fused, steps))
+
+
+def _steps(program: Program) -> list[Eqn]:
+    """The equations of a program, and those that they stand for."""
+    steps = []
     for eqn in program.eqns:
         body = eqn.primitive.body(**eqn.params)
-        held = eqn.primitive.personal or any(sub_programs(eqn))
-        if eqn.effect or (held and body is None) or _has_order(eqn):
-            return False
-        types = [atom.type for atom in eqn.inputs]
-        product = eqn.primitive.product(types, eqn.params)
-        sizes = [type.size for type in (*types, *[out.type for out in eqn.outputs])]
-        work += math.prod(product[2]) if product else max(sizes, default=0)
-        if body is not None and not is_small(body, axes):
-            return False
-    return work * count <= SMALL
+        steps += [eqn] if body is None else _steps(body)
+    return steps
 
 
-def _has_order(eqn: Eqn) -> bool:
-    """Whether the result depends on the order in which replicas are summed."""
-    if eqn.primitive not in (psum, psum_scatter):
-        return False
-    return eqn.params["axis_size"] > 2 and is_inexact(eqn.inputs[0].type.dtype)
+def _is_apart(eqn: Eqn) -> bool:
+    """Whether replicas may differ in an equation, or someone sees how often it runs."""
+    return eqn.effect or eqn.primitive.personal or any(sub_programs(eqn))
+
+
+def _is_fused(eqn: Eqn) -> bool:
+    """Whether an equation is part of a kernel, a matrix product or a collective."""
+    types = [atom.type for atom in eqn.inputs]
+    fusible = eqn.primitive.fusible(types, eqn.params)
+    return fusible or _products(eqn) is not None or eqn.primitive.sees_axes
+
+
+def _products(eqn: Eqn) -> tuple[int, int, int, int] | None:
+    """How many matrix products an equation is, and their sizes, if it is some."""
+    types = [atom.type for atom in eqn.inputs]
+    found = eqn.primitive.product(types, eqn.params)
+    return None if found is None else found[2]
+
+
+def _work(eqn: Eqn) -> int:
+    """The elements or multiply-adds of an equation."""
+    sizes = [atom.type.size for atom in (*eqn.inputs, *eqn.outputs)]
+    return math.prod(_products(eqn) or (max(sizes, default=0),))
 
 
 # ---------------------------------------------------------------- derivatives

@@ -10,6 +10,7 @@ Next on the walk: `sending.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -22,8 +23,8 @@ from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
-from fnx.ops.arithmetic import mul, select
-from fnx.ops.elementwise import div
+from fnx.ops.arithmetic import add, mul, select
+from fnx.ops.elementwise import convert, div
 from fnx.ops.families import along
 from fnx.ops.groups import (
     Groups,
@@ -43,7 +44,7 @@ from fnx.ops.reduce import (
     winners,
     zero_or_one,
 )
-from fnx.ops.shape import broadcast_in_dim, permute
+from fnx.ops.shape import broadcast_in_dim, part_of, permute, reshaped
 
 
 class _Collective(Primitive):
@@ -118,7 +119,7 @@ class _Collective(Primitive):
             if groups is None:
                 return self.resolved(axis, x, is_mapped)
             rows = x if is_mapped else along(axis, x)
-            found = self.grouped(into_groups(rows, groups))
+            found = self.grouped(axis, into_groups(rows, groups))
             return out_of_groups(found, groups), True
         if not is_mapped:
             return self(x, **_axis(axis_name, axis_size, groups)), False
@@ -128,7 +129,7 @@ class _Collective(Primitive):
         """The collective as array operations; the replicas' values lie along axis 0."""
         raise self.missing("resolved")
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """The collective of each group's values: (groups, members, …) in and out."""
         raise self.missing("grouped")
 
@@ -181,11 +182,11 @@ class _Psum(_Collective):
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """A sum along the axis; a value that all share is counted `size` times."""
-        return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), False
+        return _total(axis, x, 0) if is_mapped else _times(x, axis.size), False
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """A group's sum, for each of its members."""
-        return for_members(reduce_sum(x, axes=(1,)), x.shape[1])
+        return for_members(_total(axis, x, 1), x.shape[1])
 
     def identity(
         self,
@@ -266,7 +267,7 @@ class _Extreme(_Collective):
         """The extreme along the axis; a value that all share is the extreme."""
         return self.reduce(x, axes=(0,)) if is_mapped else x, False
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """A group's extreme, for each of its members."""
         return for_members(self.reduce(x, axes=(1,)), x.shape[1])
 
@@ -306,7 +307,7 @@ class _AllGather(_Collective):
         """The stacked array, the same for all."""
         return x if is_mapped else along(axis, x), False
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """A group's values, for each of its members."""
         return for_members(x, x.shape[1])
 
@@ -359,11 +360,11 @@ class _PsumScatter(_Scattered):
 
     def resolved(self, axis: MappedAxis, x: Any, is_mapped: bool) -> tuple[Any, bool]:
         """The sum's rows, one for each replica."""
-        return reduce_sum(x, axes=(0,)) if is_mapped else _times(x, axis.size), True
+        return _total(axis, x, 0) if is_mapped else _times(x, axis.size), True
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """The sum's rows, one for each member."""
-        return reduce_sum(x, axes=(1,))
+        return _total(axis, x, 1)
 
     def shifted(
         self, x: Any, axis_name: Hashable, axis_size: int, groups: Groups
@@ -401,7 +402,7 @@ class _AllToAll(_Scattered):
         spread = (axis.size, axis.size, *shape[1:])
         return broadcast_in_dim(x, shape=spread, dims=dims), True
 
-    def grouped(self, x: Any) -> Any:
+    def grouped(self, axis: MappedAxis, x: Any) -> Any:
         """The transposition of members and rows."""
         return permute(x, dims=(0, 2, 1, *range(3, x.ndim)))
 
@@ -429,6 +430,26 @@ def _axis(axis_name: Hashable, axis_size: int, groups: Groups) -> dict[str, Any]
 def _number(n: int, dtype: np.dtype[Any]) -> Literal:
     """An integer in a dtype; it wraps like every integer there."""
     return Literal(np.asarray(n).astype(dtype), ArrayType((), dtype, True))
+
+
+_FEW = 64
+"""So many sums side by side are made in the order of what is summed."""
+
+
+def _total(axis: MappedAxis, x: Any, along: int) -> Any:
+    """The sum along an axis of replicas, in their order where that is asked for.
+
+    Fewer sums than a vector has numbers would be made by halves.
+    """
+    size = x.shape[along]
+    few = x.type.size < _FEW * size and dtypes.is_inexact(x.dtype)
+    if not (axis.in_order and few and size > 2):
+        return reduce_sum(x, axes=(along,))
+    weak = x.type.weak
+    wide = convert(x, dtype=dtypes.compute_dtype(x.dtype), weak=weak)
+    rest = (*x.shape[:along], *x.shape[along + 1 :])
+    rows = [reshaped(part_of(wide, along, n, n + 1), rest) for n in range(size)]
+    return convert(functools.reduce(add, rows), dtype=x.dtype, weak=weak)
 
 
 def _times(x: Any, n: int) -> Any:

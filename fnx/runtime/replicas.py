@@ -27,7 +27,6 @@ from fnx.control.spmd import (
     as_one,
     backend_of,
     flattened,
-    is_small,
     names_of,
     whole,
 )
@@ -212,7 +211,7 @@ def alone(program: Program, axes: Axes, ins: Specs, outs: Specs) -> AsOne:
 @cached
 def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas | AsOne:
     """A program ready to run on all replicas."""
-    if is_small(program, axes):
+    if control.runs_as_one(program, axes):
         return alone(program, axes, ins, outs)
     reads, writes = parts(program, axes, ins, outs)
     executable = executable_for(combined(flattened(program, "cpu")))
