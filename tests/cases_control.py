@@ -254,6 +254,35 @@ for _axes in ((4,), (4, 3)):
             (array_type((4,), "bool"), I, array_type(_axes, "float64")),
             fixed={"x0": _marks, "x1": _marks.index(True)},
         )
+# Where a lane of a batch is not active, its value may be another one's.
+add(
+    "lane",
+    "active",
+    (array_type((), "bool"), F33),
+    fixed={"x0": True},
+    smooth=(1,),
+    linear=((1,),),
+)
+# Of what is blank, the shape alone is known.
+CASES.append(
+    Case(
+        "blank",
+        "without elements",
+        lambda rng: (),
+        {"shape": (2, 0), "dtype": dtypes.float32, "number": 0},
+        ulp=0,
+    )
+)
+BAD_CASES.append(
+    BadCase(
+        "blank",
+        "negative size",
+        lambda rng: (),
+        errors.ShapeError,
+        "negative",
+        {"shape": (-1,), "dtype": dtypes.float32, "number": 0},
+    )
+)
 for _value in (np.arange(6.0).reshape(2, 3), np.array(True), np.zeros((0, 2))):
     CASES.append(
         Case(

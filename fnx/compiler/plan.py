@@ -407,6 +407,15 @@ class PlanBuilder:
 
         self.add_draft(Draft((base_of(source),), (out,), make, copies=True))
 
+    def reserve(self) -> None:
+        """Has memory for the output, and writes nothing there."""
+        (out,) = self.outputs
+
+        def make(place: Callable[[Value], Place]) -> Step:
+            return CopyStep(place(out), place(out), 0)
+
+        self.add_draft(Draft((), (out,), make))
+
     def host(self) -> None:
         """Runs the current equation by its reference rule, in Python."""
         self._on_host(lambda host: host, stored=False)

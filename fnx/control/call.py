@@ -6,11 +6,12 @@ under every transformation; the compiler inlines it. Next on the walk: `custom.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fnx import errors
-from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.control.unwritten import permuted_back, without_permutes
+from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs, simplify
@@ -114,7 +115,24 @@ class _Call(Primitive):
     ) -> tuple[Any, Any]:
         """Calls the batched program."""
         lifted, out_mapped = batch_program(program, axis, tuple(mapped))
-        return call(*args, program=lifted, name=name), out_mapped
+        (bare,), dims = without_permutes([lifted])
+        results = call(*args, program=bare, name=name)
+        return permuted_back(results, dims), out_mapped
+
+    def absorb(
+        self,
+        inputs: Sequence[Atom],
+        makers: Mapping[Var, Eqn],
+        *,
+        program: Program,
+        name: str,
+    ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+        """Lanes are chosen where the program reads them."""
+        found = made_by(inputs, makers, [primitive("lane")])
+        if not found:
+            return None
+        given, (inside,) = taken_in(inputs, found, [program])
+        return given, {"program": inside, "name": name}
 
     def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
         """Calls the checked program."""
@@ -139,6 +157,46 @@ def check_arguments(name: str, program: Program, types: Sequence[ArrayType]) -> 
         shown = ", ".join(map(str, types)) or "nothing"
         expected = ", ".join(map(str, wanted)) or "nothing"
         raise errors.ShapeError(f"{name}: takes {expected}, got {shown}")
+
+
+def made_by(
+    atoms: Sequence[Atom], makers: Mapping[Var, Eqn], primitives: Sequence[Primitive]
+) -> dict[int, Eqn]:
+    """By the number of an atom the equation that makes it, if it is one of those."""
+    found = {n: makers.get(a) for n, a in enumerate(atoms) if isinstance(a, Var)}
+    return {
+        n: eqn
+        for n, eqn in found.items()
+        if eqn is not None and eqn.primitive in primitives
+    }
+
+
+def taken_in(
+    inputs: Sequence[Atom], made: Mapping[int, Eqn], programs: Sequence[Program]
+) -> tuple[tuple[Atom, ...], tuple[Program, ...]]:
+    """Operands of programs without equations that make some, which are in them then.
+
+    `made` has the equations by the numbers of what they make.
+    """
+    more = tuple(dict.fromkeys(a for eqn in made.values() for a in eqn.inputs))
+    kept = [n for n in range(len(inputs)) if n not in made]
+    inside = []
+    for program in programs:
+        given = {atom: Var(atom.type) for atom in more}
+        front = [
+            equation_of(eqn, [given[a] for a in eqn.inputs], program.inputs[n])
+            for n, eqn in made.items()
+        ]
+        own = [program.inputs[n] for n in kept]
+        taken = (*given.values(), *own)
+        whole = Program(taken, (*front, *program.eqns), program.outputs)
+        inside.append(simplify(whole))
+    return (*more, *[inputs[n] for n in kept]), tuple(inside)
+
+
+def equation_of(eqn: Eqn, inputs: Sequence[Atom], output: Var) -> Eqn:
+    """The equation with other inputs and another output."""
+    return Eqn(eqn.primitive, tuple(inputs), (output,), eqn.params, eqn.source)
 
 
 def spread(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:

@@ -10,7 +10,8 @@ Next on the walk: `lanes.py`, then `scan.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from fnx.control.call import (
     Parts,
     check_arguments,
     chosen,
+    made_by,
     series_results,
     spread,
+    taken_in,
     with_outputs,
 )
 from fnx.control.findings import Checked, behind
@@ -41,12 +44,18 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.keep import Keep, Kept, flat
-from fnx.control.lanes import is_lanewise, lane_program, selected
+from fnx.control.lanes import is_lanewise, lane, lane_program, selected
 from fnx.control.scan import member_by_member
+from fnx.control.unwritten import (
+    blank_outputs,
+    permuted_back,
+    unwritten,
+    without_permutes,
+)
 from fnx.core.links import joined
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
-from fnx.core.program import Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var, unfilled_outputs
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import evaluate
@@ -54,7 +63,7 @@ from fnx.core.types import ArrayType
 from fnx.dtypes import int32
 from fnx.ops.elementwise import clamp, convert, eq
 from fnx.ops.reduce import reduce_or
-from fnx.ops.shape import scalar
+from fnx.ops.shape import permute, scalar
 from fnx.records import record
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
@@ -99,9 +108,9 @@ class _Cond(Primitive):
         """The branch with tangents."""
         moving = tuple([t is not None for t in tangents[1:]])
         wanted = _any_of([jvp_program(branch, moving)[1] for branch in branches])
-        moved = tuple([with_tangents(branch, moving, wanted) for branch in branches])
+        moved = [with_tangents(branch, moving, wanted) for branch in branches]
         given = [t for t in tangents if t is not None]
-        results = self(*primals, *given, branches=moved)
+        results = self(*primals, *given, branches=unwritten(moved))
         count = len(branches[0].outputs)
         return results[:count], spread(results[count:], wanted)
 
@@ -112,9 +121,9 @@ class _Cond(Primitive):
         order = order_of(series)
         moving = tuple([terms is not None for terms in series[1:]])
         wanted = _any_of([jet_program(branch, order, moving)[1] for branch in branches])
-        moved = tuple([with_series(b, order, moving, wanted) for b in branches])
+        moved = [with_series(b, order, moving, wanted) for b in branches]
         given = flattened(series[1:], moving)
-        results = self(*primals, *given, branches=moved)
+        results = self(*primals, *given, branches=unwritten(moved))
         return series_results(results, wanted, order)
 
     def split(self, known: Sequence[bool], eqn: Eqn) -> Parts | None:
@@ -138,7 +147,7 @@ class _Cond(Primitive):
         turned = [with_cotangents(b, linear, given, wanted) for b in branches]
         cts = [c for c in ct if c is not None]
         fixed = others(operands, linear)
-        results = self(index, *fixed, *cts, branches=tuple(turned))
+        results = self(index, *fixed, *cts, branches=unwritten(turned))
         return [None, *spread(spread(results, wanted), linear)]
 
     def batch(
@@ -157,8 +166,10 @@ class _Cond(Primitive):
             return self._lanes(axis, args, tuple(mapped[1:]), branches)
         flags = tuple(mapped[1:])
         wanted = _any_of([batch_program(b, axis, flags)[1] for b in branches])
-        lifted = tuple([with_axis(b, axis, flags, wanted) for b in branches])
-        return self(*args, branches=lifted), wanted
+        lifted = [with_axis(b, axis, flags, wanted) for b in branches]
+        bare, dims = without_permutes(lifted)
+        results = self(*args, branches=bare)
+        return permuted_back(results, dims), wanted
 
     def _lanes(
         self, axis: MappedAxis, args: Sequence[Any], mapped: Mask, branches: Branches
@@ -167,19 +178,21 @@ class _Cond(Primitive):
         index, *operands = args
         index = clamp(index, 0, len(branches) - 1)
         wanted = (True,) * len(branches[0].outputs)
-        results: Sequence[Any] = ()
+        results: list[Any] = [None] * len(wanted)
         for number, branch in enumerate(branches):
             mask = eq(index, scalar(number, int32))
-            lifted = with_axis(branch, axis, mapped, wanted)
             if is_lanewise(branch):
-                found = evaluate(lifted, operands)
+                lifted = with_axis(branch, axis, mapped, wanted)
+                found: Sequence[Any] = evaluate(lifted, operands)
             else:
-                run = lane_program(lifted, axis.size, mapped)
-                skip = _zeros(run)
+                run = lane_program(branch, axis, mapped, wanted)
+                pair, dims = without_permutes(unwritten([_zeros(run), run]))
                 any_chose = convert(reduce_or(mask, axes=(0,)), dtype=int32)
-                found = self(any_chose, mask, *operands, branches=(skip, run))
-            results = selected(mask, found, results) if number else found
-        return results, wanted
+                found = self(any_chose, mask, *operands, branches=pair)
+                found = permuted_back(found, dims)
+            results = _merged(mask, found, results, blank_outputs(branch))
+        ends = zip(results, found, strict=True)
+        return [last if x is None else x for x, last in ends], wanted
 
     def padded(
         self, pads: Pads, index: Padded, *operands: Padded, branches: Branches
@@ -227,21 +240,27 @@ class _Cond(Primitive):
         branches = [flat(branch) for branch in eqn.params["branches"]]
         wanted = [chosen(branch.outputs, used) for branch in branches]
         insides = [keep(*pair) for pair in zip(branches, wanted, strict=True)]
-        types = [[var.type for var in inside.saved] for inside in insides]
-        places = _shared(types)
+        saving = [
+            Program(b.inputs, i.eqns, i.saved)
+            for b, i in zip(branches, insides, strict=True)
+        ]
+        asked = [_asked(program, 0, n) for n, program in enumerate(saving)]
+        places = _shared(asked)
         if not places:
             return None
+        types = [place.type for place in places]
         first, again = [], []
-        for branch, ends, inside in zip(branches, wanted, insides, strict=True):
-            at = _placed([var.type for var in inside.saved], places)
-            first.append(_saving(branch, inside, at, places))
-            given = list(new_vars(places))
+        rows = zip(branches, wanted, insides, asked, strict=True)
+        for branch, ends, inside, own in rows:
+            at = _placed(own, places)
+            first.append(_saving(branch, inside, at, types))
+            given = list(new_vars(types))
             for place, number in at.items():
                 given[place] = inside.saved[number]
             again.append(Program((*branch.inputs, *given), inside.again, ends))
-        saved = new_vars(places)
+        saved = new_vars(types)
         early = equation_like(
-            eqn, eqn.inputs, (*eqn.outputs, *saved), {"branches": tuple(first)}
+            eqn, eqn.inputs, (*eqn.outputs, *saved), {"branches": unwritten(first)}
         )
         late = equation_like(
             eqn,
@@ -250,6 +269,24 @@ class _Cond(Primitive):
             {"branches": tuple(again)},
         )
         return Kept((early,), (self.pruned(late, [True] * len(late.outputs)),), saved)
+
+    def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
+        """Where any branch gives such."""
+        return _any_of([unfilled_outputs(b, given[1:]) for b in eqn.params["branches"]])
+
+    def absorb(
+        self,
+        inputs: Sequence[Atom],
+        makers: Mapping[Var, Eqn],
+        *,
+        branches: Branches,
+    ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
+        """Operands are permuted, and their lanes chosen, in the branches."""
+        found = made_by(inputs[1:], makers, (permute, lane))
+        if not found:
+            return None
+        given, inside = taken_in(inputs[1:], found, branches)
+        return (inputs[0], *given), {"branches": inside}
 
     def checked(self, found: Any, eqn: Eqn, inputs: Sequence[Any]) -> Sequence[Any]:
         """Branches with the codes of their own sites, and zeros for other sites."""
@@ -279,6 +316,25 @@ def _zeros(like: Program) -> Program:
     """A program that takes what another one takes, and gives zeros of its types."""
     types = like.output_types
     return rewrite(lambda *_: [zeros(t) for t in types], like.input_types, "cond", like)
+
+
+def _merged(
+    mask: Any, found: Sequence[Any], before: Sequence[Any], blanks: Mask
+) -> list[Any]:
+    """What a branch has found in the lanes of a mask, what there was in the others.
+
+    Where one of both is blank (`None` before), the other one serves all lanes.
+    """
+    both = [
+        x is not None and not is_blank
+        for x, is_blank in zip(before, blanks, strict=True)
+    ]
+    picked = spread(selected(mask, chosen(found, both), chosen(before, both)), both)
+    rows = zip(picked, found, before, blanks, strict=True)
+    return [
+        pick if pick is not None else old if is_blank else new
+        for pick, new, old, is_blank in rows
+    ]
 
 
 def _agreed(checked: Sequence[Checked], number: int) -> Program:
@@ -320,16 +376,17 @@ class _Residuals:
 def _split_equation(eqn: Eqn, known: Mask, kept: Mask, parts: Sequence[Split]) -> Parts:
     """The choice among the known parts, and the one among the unknown parts."""
     places = _places(parts)
-    rows = [_residuals(part, places) for part in parts]
+    types = [place.type for place in places]
+    rows = [_residuals(part, n, places) for n, part in enumerate(parts)]
     early_outputs = chosen(eqn.outputs, kept)
     early = equation_like(
         eqn,
         (eqn.inputs[0], *chosen(eqn.inputs[1:], known)),
-        (*early_outputs, *new_vars(places)),
+        (*early_outputs, *new_vars(types)),
         {
-            "branches": tuple(
+            "branches": unwritten(
                 [
-                    _known_branch(part, row, len(early_outputs), places)
+                    _known_branch(part, row, len(early_outputs), types)
                     for part, row in zip(parts, rows, strict=True)
                 ]
             )
@@ -349,7 +406,7 @@ def _split_equation(eqn: Eqn, known: Mask, kept: Mask, parts: Sequence[Split]) -
         {
             "branches": tuple(
                 [
-                    _unknown_branch(part, row, places, passed)
+                    _unknown_branch(part, row, types, passed)
                     for part, row in zip(parts, rows, strict=True)
                 ]
             )
@@ -363,30 +420,56 @@ def _ends(part: Split) -> tuple[Any, ...]:
     return part.known.outputs[len(part.known.outputs) - len(part.residuals) :]
 
 
-def _places(parts: Sequence[Split]) -> list[ArrayType]:
-    """The types of the residuals that are computed, as many as any branch needs."""
+@record
+class _Place:
+    """A place for what branches pass on.
+
+    Rows that are never all filled are in a place of their `branch` alone: lanes that
+    choose different branches then need not be brought together.
+    """
+
+    type: ArrayType
+    branch: int | None
+
+
+def _asked(program: Program, count: int, branch: int) -> list[_Place]:
+    """The places for all outputs of a branch's program behind so many."""
+    rows = zip(program.outputs, unfilled_outputs(program), strict=True)
+    return [_Place(a.type, branch if own else None) for a, own in rows][count:]
+
+
+def _places(parts: Sequence[Split]) -> list[_Place]:
+    """The places of the residuals that are computed."""
     computed = []
-    for part in parts:
+    for number, part in enumerate(parts):
         inputs = set(part.known.inputs)
-        rows = zip(part.residuals, _ends(part), strict=True)
-        computed.append([type for type, end in rows if end not in inputs])
+        rows = zip(_wanted(part, number), _ends(part), strict=True)
+        computed.append([place for place, end in rows if end not in inputs])
     return _shared(computed)
 
 
-def _shared(types: Sequence[Sequence[ArrayType]]) -> list[ArrayType]:
-    """Types of places, of which there are as many as the values of any branch need."""
-    most: Counter[ArrayType] = Counter()
-    for own in types:
+def _wanted(part: Split, number: int) -> list[_Place]:
+    """The places that all residuals of a branch would have."""
+    count = len(part.known.outputs) - len(part.residuals)
+    places = _asked(part.known, count, number)
+    pairs = zip(part.residuals, places, strict=True)
+    return [replace(place, type=type) for type, place in pairs]
+
+
+def _shared(wanted: Sequence[Sequence[_Place]]) -> list[_Place]:
+    """As many places as the values of any branch need."""
+    most: Counter[_Place] = Counter()
+    for own in wanted:
         most |= Counter(own)
-    return [type for type, count in most.items() for _ in range(count)]
+    return [place for place, count in most.items() for _ in range(count)]
 
 
-def _placed(types: Sequence[ArrayType], places: Sequence[ArrayType]) -> dict[int, int]:
-    """Which places values of these types take, and the number of the value there."""
+def _placed(wanted: Sequence[_Place], places: Sequence[_Place]) -> dict[int, int]:
+    """Which places values take, and the number of the value there."""
     free = list(range(len(places)))
     at: dict[int, int] = {}
-    for number, type in enumerate(types):
-        place = next(n for n in free if places[n] is type)
+    for number, asked in enumerate(wanted):
+        place = next(n for n in free if places[n] == asked)
         free.remove(place)
         at[place] = number
     return at
@@ -407,16 +490,16 @@ def _saving(
     return rewrite(run, branch.input_types, "remat", branch)
 
 
-def _residuals(part: Split, places: Sequence[ArrayType]) -> _Residuals:
+def _residuals(part: Split, number: int, places: Sequence[_Place]) -> _Residuals:
     numbers = {var: n for n, var in enumerate(part.known.inputs)}
     free = list(range(len(places)))
     taken: list[int | None] = []
     passed: list[int | None] = []
-    for type, end in zip(part.residuals, _ends(part), strict=True):
+    for asked, end in zip(_wanted(part, number), _ends(part), strict=True):
         passed.append(numbers.get(end) if isinstance(end, Var) else None)
         place = None
         if passed[-1] is None:
-            place = next(n for n in free if places[n] is type)
+            place = next(n for n in free if places[n] == asked)
             free.remove(place)
         taken.append(place)
     return _Residuals(tuple(taken), tuple(passed))

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fnx.control.held import with_axis
+from fnx.core.cache import cached
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
 from fnx.core.program import Program
@@ -84,7 +86,51 @@ class _Lanes(Primitive):
         return k.where(marked, lambda: x(index), lambda: x((row, *index[1:])))
 
 
+class _Lane(Primitive):
+    """lane(active, x): x. Where the lane is not active, any x would do.
+
+    Over a batch that becomes `lanes`; loops, branches and calls take it in, so that of
+    large operands only what they read is chosen.
+    """
+
+    linear = True
+
+    def infer(self, active: ArrayType, x: ArrayType) -> ArrayType:
+        """The type of the operand."""
+        return x
+
+    def reference(self, active: Any, x: Any) -> Any:
+        """The operand."""
+        return np.asarray(x)
+
+    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """The tangent as it is."""
+        return self(*primals), tangents[1]
+
+    def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
+        """The cotangent as it is."""
+        return None, ct
+
+    def padded(self, pads: Pads, active: Padded, x: Padded) -> Any:
+        """As without padding."""
+        return self(active.array, x.array)
+
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Any], mapped: Sequence[bool]
+    ) -> tuple[Any, bool]:
+        """The operand's row of the first active lane in all that are not active."""
+        active, x = args
+        if not (mapped[0] and mapped[1]):
+            return (x, True) if mapped[1] else (x, False)
+        return lanes(active, argmax(active, axis=0, index_dtype=int32), x), True
+
+    def element(self, k: Any, index: Any, active: Any, x: Any) -> Any:
+        """The operand's element."""
+        return x(index)
+
+
 lanes = _Lanes("lanes")
+lane = _Lane("lane")
 
 
 def is_lanewise(program: Program) -> bool:
@@ -95,26 +141,23 @@ def is_lanewise(program: Program) -> bool:
     return all(eqn.primitive.lanewise for eqn in program.eqns)
 
 
-def lane_program(program: Program, size: int, mapped: Mask) -> Program:
-    """The program for the lanes of a mask of this size, which is its first input.
+@cached
+def lane_program(
+    program: Program, axis: MappedAxis, mapped: Mask, wanted: Mask
+) -> Program:
+    """The batched program for the lanes of a mask, which is its first input.
 
-    `mapped` says which inputs of the program have the leading axis.
+    `mapped` says which of the others have the axis, `wanted` which outputs get it.
     """
 
-    def run(mask: Any, *operands: Any) -> list[Any]:
-        return evaluate(program, lane_operands(mask, operands, mapped))
+    def run(active: Any, *operands: Any) -> list[Any]:
+        rows = zip(operands, mapped, strict=True)
+        given = [lane(active, x) if is_mapped else x for x, is_mapped in rows]
+        return evaluate(program, given)
 
-    mask_type = ArrayType((size,), bool_)
-    return rewrite(run, [mask_type, *program.input_types], "batch", program)
-
-
-def lane_operands(
-    mask: Any, operands: Sequence[Any], mapped: Sequence[bool]
-) -> list[Any]:
-    """The operands with those of the first marked lane in all lanes that are not."""
-    first = argmax(mask, axis=0, index_dtype=int32)
-    rows = zip(operands, mapped, strict=True)
-    return [lanes(mask, first, x) if is_mapped else x for x, is_mapped in rows]
+    types = [ArrayType((), bool_), *program.input_types]
+    guarded = rewrite(run, types, "batch", program)
+    return with_axis(guarded, axis, (True, *mapped), wanted)
 
 
 def selected(mask: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from fnx import errors
-from fnx.control.call import call
+from fnx.control.call import call, made_by
 from fnx.control.held import (
     arranged,
     both,
@@ -23,6 +23,7 @@ from fnx.control.held import (
     parted,
     settled,
 )
+from fnx.control.lanes import lane
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
@@ -189,32 +190,41 @@ def before_permutes(program: Program, first: int) -> tuple[Program, Sequence[Any
     return (simplify(bare) if any(dims) else program), dims
 
 
-def permuted_rows(
+def rows_taken_in(
     inputs: Sequence[Atom],
     makers: Mapping[Var, Eqn],
     program: Program,
     shape: Any,
 ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
-    """The operands and params of a scan that permutes rows of some of them."""
+    """The operands and params of a scan that itself permutes rows, or chooses lanes.
+
+    What makes some of its rows is made of each row then, in the round that reads it.
+    """
     atoms, variables = list(inputs), list(program.inputs)
+    marks: dict[Atom, Var] = {}
     eqns: list[Eqn] = []
-    for number in range(shape.consts + shape.carry, len(variables)):
-        atom = atoms[shape.first + number]
-        maker = makers.get(atom) if isinstance(atom, Var) else None
-        if maker is None or maker.primitive is not permute:
-            continue
-        dims = maker.params["dims"]
-        if dims[0] != 0:
-            continue
-        atoms[shape.first + number] = source = maker.inputs[0]
+    begin = shape.consts + shape.carry
+    made = made_by(inputs[shape.first + begin :], makers, (permute, lane))
+    for number, maker in made.items():
+        *front, source = maker.inputs
+        params = dict(maker.params)
+        if maker.primitive is permute:
+            dims = params["dims"]
+            if dims[0] != 0:
+                continue
+            params["dims"] = tuple([d - 1 for d in dims[1:]])
+        atoms[shape.first + begin + number] = source
         row = Var(source.type.with_shape(source.type.shape[1:]))
-        axes = tuple([d - 1 for d in dims[1:]])
-        old, variables[number] = variables[number], row
-        eqns.append(Eqn(permute, (row,), (old,), {"dims": axes}, None))
+        old, variables[begin + number] = variables[begin + number], row
+        given = [marks.setdefault(atom, Var(atom.type)) for atom in front]
+        eqns.append(Eqn(maker.primitive, (*given, row), (old,), params, maker.source))
     if not eqns:
         return None
-    inside = Program(tuple(variables), (*eqns, *program.eqns), program.outputs)
-    return atoms, {"program": simplify(inside), "shape": shape}
+    atoms[shape.first : shape.first] = marks
+    taken = (*marks.values(), *variables)
+    inside = Program(taken, (*eqns, *program.eqns), program.outputs)
+    wider = replace(shape, consts=shape.consts + len(marks))
+    return atoms, {"program": simplify(inside), "shape": wider}
 
 
 def permuted(stacks: Sequence[Any], dims: Sequence[Any]) -> list[Any]:

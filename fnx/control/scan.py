@@ -58,7 +58,7 @@ from fnx.control.rounds import (
     live_carry,
     padded_rounds,
     permuted,
-    permuted_rows,
+    rows_taken_in,
     spread_carry,
     stacked,
     swapped,
@@ -67,7 +67,7 @@ from fnx.control.rounds import (
 from fnx.core.links import IndexSets, stacked_sets
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Looped, MappedAxis, Primitive, is_linear
-from fnx.core.program import Atom, Eqn, Program, Var
+from fnx.core.program import Atom, Eqn, Program, Var, unfilled_outputs
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs
 from fnx.core.trace import evaluate
@@ -76,7 +76,7 @@ from fnx.dtypes import int32
 from fnx.ops.arithmetic import add
 from fnx.ops.elementwise import lt
 from fnx.ops.reduce import reduce_max
-from fnx.ops.shape import broadcast_in_dim, iota
+from fnx.ops.shape import broadcast_in_dim, full
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
@@ -331,6 +331,12 @@ class _Scan(Primitive):
         """What went wrong first is carried from round to round."""
         return checked_scan(found, eqn, inputs)
 
+    def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
+        """Rows of a counted loop, and those of which a round leaves a part."""
+        shape, program = eqn.params["shape"], eqn.params["program"]
+        found = unfilled_outputs(program, given[shape.first :])[shape.carry :]
+        return [*[False] * shape.carry, *[shape.counted or is_one for is_one in found]]
+
     def absorb(
         self,
         inputs: Sequence[Atom],
@@ -339,8 +345,8 @@ class _Scan(Primitive):
         program: Program,
         shape: Shape,
     ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
-        """Rows that are permuted are permuted when they are read."""
-        return permuted_rows(inputs, makers, program, shape)
+        """Rows are permuted, and their lanes chosen, when they are read."""
+        return rows_taken_in(inputs, makers, program, shape)
 
     def kept(self, eqn: Eqn, used: Sequence[bool], keep: Any) -> Any:
         """Rows of the body's values, from which the rounds are made again."""
@@ -576,26 +582,30 @@ def _batched_counts(
     wanted = (*carry, *batch_program(program, axis, flags)[1][shape.carry :])
     lifted_program = with_axis(program, axis, flags, wanted)
 
+    step = -1 if shape.reverse else 1
+
     def run(counts: Any, *rest: Any) -> list[Any]:
-        fixed, before, (i, *rows) = parted(rest, shape.consts, shape.carry)
+        fixed, (i,), before, rows = parted(rest, shape.consts, 1, shape.carry)
         results = evaluate(lifted_program, [*fixed, *before, *rows])
         ends, ys = parted(results, shape.carry)
         number = broadcast_in_dim(i, shape=(axis.size,), dims=())
-        return [*selected(lt(number, counts), ends, before), *ys]
+        return [add(i, step), *selected(lt(number, counts), ends, before), *ys]
 
     types = shape.cut(lifted_program.input_types)
-    given = [counts.type, *types[0], *types[1], array_type((), int32), *types[2]]
-    raised, dims = before_permutes(rewrite(run, given, "batch", program), shape.carry)
+    given = [counts.type, *types[0], array_type((), int32), *types[1], *types[2]]
+    wider = replace(shape, consts=shape.consts + 1, carry=shape.carry + 1)
+    raised, dims = before_permutes(rewrite(run, given, "batch", program), wider.carry)
+    most = reduce_max(counts, axes=(0,))
     results = scan(
-        reduce_max(counts, axes=(0,)),
+        most,
         counts,
         *operands[0],
+        add(most, -1) if shape.reverse else full((), int32, 0),
         *lifted(axis, operands[1], start, carry),
-        iota(shape=(shape.length,), dtype=int32, axis=0),
         *lifted_rows(operands[2], xs),
         program=raised,
-        shape=replace(shape, consts=shape.consts + 1),
+        shape=wider,
     )
-    ends, ys = parted(results, shape.carry)
+    ends, ys = parted(results[1:], shape.carry)
     stacks = zip(permuted(ys, dims), wanted[shape.carry :], strict=True)
     return (*ends, *[swapped(y) if has else y for y, has in stacks]), wanted

@@ -42,7 +42,7 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.keep import Keep, Kept, flat
-from fnx.control.lanes import is_lanewise, lane_operands, selected
+from fnx.control.lanes import is_lanewise, lane_program, selected
 from fnx.control.rounds import (
     KnownRounds,
     Shape,
@@ -346,6 +346,11 @@ class _While(Primitive):
         outputs = chosen(eqn.outputs, (*carry, *[True for _ in number], *rows))
         return equation_like(eqn, chosen(eqn.inputs, needed), outputs, params)
 
+    def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
+        """The rows that it records."""
+        carry = len(eqn.params["shape"].cut(eqn.inputs)[2])
+        return [number > carry for number in range(len(eqn.outputs))]
+
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """What depends on the body's constants alone, before the loop."""
         shape: Rounds = eqn.params["shape"]
@@ -553,14 +558,15 @@ def _batched_lanes(
     wanted = (*carry, *batch_program(body, axis, flags)[1][len(carry) :])
     lifted_test = with_axis(test, axis, (*tests, *carry), (True,))
     lifted_body = with_axis(body, axis, flags, wanted)
-    members, safe = len(held), is_lanewise(body)
+    members = len(held)
+    guarded = None if is_lanewise(body) else lane_program(body, axis, flags, wanted)
 
     def run(*values: Any) -> list[Any]:
         asking, own, (active, counts, *before) = parted(values, members, len(fixed))
-        operands = [*own, *before]
-        if not safe:
-            operands = lane_operands(active, operands, flags)
-        results = evaluate(lifted_body, operands)
+        if guarded is None:
+            results = evaluate(lifted_body, [*own, *before])
+        else:
+            results = evaluate(guarded, [active, *own, *before])
         ends, rows = parted(results, len(carry))
         ends = tuple(selected(active, ends, before))
         again = and_(active, evaluate(lifted_test, [*asking, *ends])[0])

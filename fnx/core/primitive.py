@@ -18,7 +18,15 @@ from fnx import errors
 from fnx.core.faults import Fault
 from fnx.core.layout import Convolved, Layout
 from fnx.core.links import Links, aligned
-from fnx.core.program import Atom, Eqn, Literal, Program, Var, sub_programs
+from fnx.core.program import (
+    Atom,
+    Eqn,
+    Literal,
+    Program,
+    Var,
+    sub_programs,
+    unfilled_outputs,
+)
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 
@@ -181,6 +189,17 @@ class Primitive:
         of `eqn`'s, among them the used ones, and so are the inputs.
         """
         return eqn
+
+    def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
+        """Which outputs have elements that nobody has written, and that nobody reads.
+
+        So have the rows of a loop that might have made more rounds. `given` says it of
+        the inputs.
+        """
+        program = self.body(**eqn.params)
+        if program is not None:
+            return unfilled_outputs(program, given)
+        return [self.moves and any(given)] * len(eqn.outputs)
 
     def faults(
         self, inputs: Sequence[Any], outputs: Sequence[ArrayType], **params: Any

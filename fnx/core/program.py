@@ -9,7 +9,7 @@ Receives equations from `trace.py`; every transformation takes and gives a `Prog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,6 +209,19 @@ def params_key(params: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _name(item: tuple[str, Any]) -> str:
     return item[0]
+
+
+def unfilled_outputs(program: Program, given: Sequence[bool] = ()) -> tuple[bool, ...]:
+    """Which outputs have elements that nobody has written, and that nobody reads.
+
+    `given` says it of the inputs: by default none has.
+    """
+    pairs = zip(program.inputs, given, strict=False)
+    found: set[Atom] = {var for var, is_unfilled in pairs if is_unfilled}
+    for eqn in program.eqns:
+        marks = eqn.primitive.unfilled(eqn, [atom in found for atom in eqn.inputs])
+        found |= {v for v, marked in zip(eqn.outputs, marks, strict=True) if marked}
+    return tuple([atom in found for atom in program.outputs])
 
 
 def sub_programs(eqn: Eqn) -> Iterator[Program]:

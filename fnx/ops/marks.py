@@ -95,6 +95,10 @@ class _Barrier(Primitive):
         """Each output on its operand."""
         return sets
 
+    def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
+        """Each output as its operand."""
+        return given
+
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """Without the operands that nobody reads behind it."""
         if all(used):
