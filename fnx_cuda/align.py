@@ -189,6 +189,7 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
                     None if after.bias is None else at(after.bias),
                     at(after.out),
                     launches_at(after.launches),
+                    None if after.aux is None else at(after.aux),
                 )
             return Product(moved_step, launches_at(launches), after)
         case Branch(step, branches):

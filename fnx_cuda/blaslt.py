@@ -20,7 +20,7 @@ from fnx import dtypes
 from fnx.records import record
 from fnx.runtime.plan import MatmulStep, Matrices
 from fnx_cuda import blaslt_api as api
-from fnx_cuda.blaslt_api import TYPES, Desc, Epilogue
+from fnx_cuda.blaslt_api import MASK_UNIT, TYPES, VALUES_UNIT, Desc, Epilogue
 from fnx_cuda.products_access import VECTOR
 
 WORKSPACE = 32 << 20
@@ -141,9 +141,11 @@ def refusal(form: Form) -> str | None:
         return "complex products have no epilogue"
     if epilogue != Epilogue.DEFAULT and form.count > 1:
         return "one bias is for one product, not for a stack"
+    if epilogue.sums_operand and form.tf32:
+        return "the sums would be of operands that may be rounded"
     if not epilogue.has_aux:
         return "there is nothing for derivatives" if form.aux_leading else None
-    unit = 128 if epilogue.masks else 8
+    unit = MASK_UNIT if epilogue.masks else VALUES_UNIT
     if form.aux_leading < form.n or form.aux_leading % unit:
         return f"the leading dimension for derivatives is no multiple of {unit}"
     return None

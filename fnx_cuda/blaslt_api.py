@@ -91,7 +91,8 @@ class Epilogue(IntEnum):
     RELU and GELU (by tanh) follow the bias. With AUX, what their derivative needs is
     written, too: a mask of bits, or the values before GELU. DRELU and DGELU multiply
     by the derivative, which they take from there; with BGRAD they write the sums over
-    the rows of the result, the gradient of the bias.
+    the rows of the result, the gradient of the bias. BGRADA and BGRADB write those of
+    an operand, over what the product itself sums over.
     """
 
     DEFAULT = 1
@@ -108,11 +109,13 @@ class Epilogue(IntEnum):
     GELU_AUX_BIAS = 164
     DGELU = 192
     DGELU_BGRAD = 208
+    BGRADA = 256
+    BGRADB = 512
 
     @property
     def has_bias(self) -> bool:
         """Whether it reads a bias or writes the gradient of one."""
-        return bool(self & (4 | 16))
+        return bool(self & (4 | 16 | 256 | 512))
 
     @property
     def has_aux(self) -> bool:
@@ -124,6 +127,14 @@ class Epilogue(IntEnum):
         """Whether that is a mask of bits."""
         return bool(self & (2 | 8))
 
+    @property
+    def sums_operand(self) -> bool:
+        """Whether it writes the sums of an operand."""
+        return bool(self & (256 | 512))
+
+
+MASK_UNIT, VALUES_UNIT = 128, 8
+"""What divides the leading dimension of a mask, in bits, and of values before GELU."""
 
 TRANSPOSED = {False: 0, True: 1}
 """cublasOperation_t."""

@@ -8,22 +8,29 @@ written it. A bias lies along the columns of the output.
 Two things that the library does are not what we mean. Its GELU is that of tanh, as ours
 is, but 1 + tanh loses digits in the tail which only results of 16 bits do not have
 either. And whether its ReLU keeps NaN nobody says: that is tried before it is used
-(`blaslt_tuning.py`), which needs a bias. What derivatives of activations need is kept
-by our programs in another way than the library's: of a mask or of the sum with the
-bias they keep the product. Next on the walk: `blaslt_tuning.py`.
+(`blaslt_tuning.py`), which needs a bias. Next on the walk: `blaslt_gradients.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from fnx import dtypes
 from fnx.kernel.build import KernelBuilder
-from fnx.kernel.expr import Const, Expr, IndexExpr, Load, LoopIndex, Op, terms_of
+from fnx.kernel.expr import (
+    Buffer,
+    Const,
+    Expr,
+    IndexExpr,
+    Load,
+    LoopIndex,
+    Op,
+    terms_of,
+)
 from fnx.kernel.ir import Eval, Kernel, Launch, Store
 from fnx.records import record
-from fnx.runtime.plan import MatmulStep, Place, Product
+from fnx.runtime.plan import MatmulStep
 from fnx_cuda.blaslt import calls
 from fnx_cuda.blaslt_api import Epilogue
 from fnx_cuda.products import way
@@ -41,26 +48,42 @@ class Follower:
     out: int
 
 
-def follows(
-    dtype: DType, out_dtype: DType, product: Product, kernel: Kernel, buffer: int
-) -> bool:
-    """Whether a product and a kernel that reads it from a buffer are one step."""
-    nowhere = Place("work", 0)
-    step = MatmulStep(dtype, nowhere, nowhere, nowhere, product, out_dtype)
-    return follower(step, kernel, buffer) is not None
-
-
 def follower(step: MatmulStep, kernel: Kernel, buffer: int) -> Follower | None:
     """The epilogue that computes a kernel, if there is one."""
-    if way(step) not in ("tensor", "tiles") or not _is_dense(step):
+    if way(step) not in ("tensor", "tiles") or not is_dense(step):
         return None
+    names = {kernel.buffers[buffer]: PRODUCT}
+    element = read(step, kernel, names)
+    if element is None or element.value.dtype != step.out_dtype:
+        return None
+    found = _epilogue(element, names, step.out_dtype)
+    if found is None or calls(step, found) is None:
+        return None
+    return Follower(found, element.bias, element.out)
+
+
+@record
+class Element:
+    """What a kernel computes of each element of a product, and of a bias if any.
+
+    Numbers are those of its buffers.
+    """
+
+    value: Expr
+    bias: int | None
+    out: int
+
+
+def read(
+    step: MatmulStep, kernel: Kernel, names: Mapping[Buffer, str]
+) -> Element | None:
+    """A kernel that stores one value, of the same element of all named buffers."""
     store = _only_store(kernel)
-    if store is None or store.value.dtype != step.out_dtype:
+    if store is None:
         return None
-    buffers = kernel.buffers
     loads = list(_loads(store.value))
-    own = [load for load in loads if load.buffer is buffers[buffer]]
-    others = [load for load in loads if load.buffer is not buffers[buffer]]
+    own = [load for load in loads if load.buffer in names]
+    others = [load for load in loads if load.buffer not in names]
     if any(load.mask is not None for load in loads):
         return None
     if any(load.offset is not store.offset for load in own):
@@ -69,14 +92,11 @@ def follower(step: MatmulStep, kernel: Kernel, buffer: int) -> Follower | None:
     if others:
         if not _is_bias(step, others, store.offset):
             return None
-        bias = buffers.index(others[0].buffer)
-    found = _epilogue(store.value, buffers[buffer], step.out_dtype, bias is not None)
-    if found is None or calls(step, found) is None:
-        return None
-    return Follower(found, bias, buffers.index(store.buffer))
+        bias = kernel.buffers.index(others[0].buffer)
+    return Element(store.value, bias, kernel.buffers.index(store.buffer))
 
 
-def _is_dense(step: MatmulStep) -> bool:
+def is_dense(step: MatmulStep) -> bool:
     """Whether the output is one matrix, row after row."""
     product = step.product
     out = product.out
@@ -131,25 +151,29 @@ def _is_bias(step: MatmulStep, loads: list[Load], out: IndexExpr) -> bool:
 # ---------------------------------------------------------------- values
 
 
+PRODUCT, BIAS, COTANGENT = "product", "bias", "cotangent"
+"""The names of what templates are of: the product, a bias, and in the derivative of an
+activation the other product, which is that of what came before."""
+
+
 def _epilogue(
-    value: Expr, product: object, dtype: DType, has_bias: bool
+    element: Element, names: Mapping[Buffer, str], dtype: DType
 ) -> Epilogue | None:
     """The epilogue whose template a value is, of loads of the product and a bias."""
     for epilogue, template in _templates(dtype):
-        if epilogue.has_bias == has_bias and _alike(value, template, product, {}):
+        if epilogue.has_bias == (element.bias is not None) and alike(
+            element.value, template, names
+        ):
             return epilogue
     return None
-
-
-_PRODUCT, _BIAS = "product", "bias"
 
 
 @cache
 def _templates(dtype: DType) -> tuple[tuple[Epilogue, Expr], ...]:
     """What each epilogue computes, as it is written in programs."""
     k = KernelBuilder()
-    product = k.load(k.buffer(_PRODUCT, dtype, 1, "in"), 0)
-    bias = k.load(k.buffer(_BIAS, dtype, 1, "in"), 0)
+    product = k.load(k.buffer(PRODUCT, dtype, 1, "in"), 0)
+    bias = k.load(k.buffer(BIAS, dtype, 1, "in"), 0)
     value, zero = k.op("add", product, bias), k.constant(0, dtype)
     found = [
         (Epilogue.BIAS, value),
@@ -182,24 +206,34 @@ def _cube(k: KernelBuilder, x: Expr) -> Expr:
     return made
 
 
+def alike(value: Expr, template: Expr, names: Mapping[Buffer, str]) -> bool:
+    """Whether a value is what a template says, of buffers with names and a bias."""
+    return _alike(value, template, names, {})
+
+
 def _alike(
-    value: Expr, template: Expr, product: object, seen: dict[tuple[Expr, Expr], bool]
+    value: Expr,
+    template: Expr,
+    names: Mapping[Buffer, str],
+    seen: dict[tuple[Expr, Expr], bool],
 ) -> bool:
-    """Whether a value is what a template says, of the product and another buffer."""
     key = value, template
     if key not in seen:
-        seen[key] = _same(value, template, product, seen)
+        seen[key] = _same(value, template, names, seen)
     return seen[key]
 
 
 def _same(
-    value: Expr, template: Expr, product: object, seen: dict[tuple[Expr, Expr], bool]
+    value: Expr,
+    template: Expr,
+    names: Mapping[Buffer, str],
+    seen: dict[tuple[Expr, Expr], bool],
 ) -> bool:
     if type(value) is not type(template) or value.dtype != template.dtype:
         return False
     match value, template:
         case Load(), Load():
-            return (value.buffer is product) == (template.buffer.name == _PRODUCT)
+            return names.get(value.buffer, BIAS) == template.buffer.name
         case Const(), Const():
             return repr(value.value) == repr(template.value)
         case Op(), Op() if value.name == template.name:
@@ -207,7 +241,7 @@ def _same(
             if value.name in _COMMUTE:
                 pairs.append((value.args[::-1], template.args))
             return any(
-                all(_alike(a, b, product, seen) for a, b in zip(*each, strict=True))
+                all(_alike(a, b, names, seen) for a, b in zip(*each, strict=True))
                 for each in pairs
             )
     return False

@@ -9,13 +9,9 @@ Next on the walk: `multiply.py`.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-import numpy as np
 
 from fnx import cache
 from fnx.config import config
@@ -23,10 +19,10 @@ from fnx.records import record
 from fnx.runtime.plan import MatmulStep
 from fnx_cuda import _cupy
 from fnx_cuda import blaslt_api as api
-from fnx_cuda.blaslt import WORKSPACE, Calls, Candidate, Matmul, calls
+from fnx_cuda.blaslt import Calls, Candidate, Matmul, calls
 from fnx_cuda.blaslt_api import Epilogue
+from fnx_cuda.blaslt_trial import Addresses, Trial
 from fnx_cuda.products import way
-from fnx_cuda.products_access import VECTOR
 
 ROUNDS = 5
 """How often each candidate is timed; the least time counts."""
@@ -52,28 +48,16 @@ def choice(step: MatmulStep) -> str:
 
 
 def chosen(
-    step: MatmulStep, device: int, epilogue: Epilogue = Epilogue.DEFAULT
+    step: MatmulStep,
+    device: int,
+    epilogue: Epilogue = Epilogue.DEFAULT,
+    aux_leading: int = 0,
 ) -> Chosen | None:
     """What runs a step by the library; `None` where our kernels do."""
-    made = calls(step, epilogue)
+    made = calls(step, epilogue, aux_leading)
     if made is None or choice(step) == "kernels":
         return None
     return Chosen(made, device)
-
-
-@record
-class Addresses:
-    """Where a step's operands are, and `WORKSPACE` bytes of workspace; the stream.
-
-    And the bias of an epilogue that has one.
-    """
-
-    out: int
-    x: int
-    y: int
-    workspace: int
-    stream: int
-    bias: int = 0
 
 
 class Chosen:
@@ -109,7 +93,7 @@ class Chosen:
     def _run(self, candidate: Candidate, at: Addresses) -> None:
         for out, x, y in self._offsets:
             addresses = at.out + out, at.x + x, at.y + y
-            ends = at.workspace, at.stream, at.bias
+            ends = at.workspace, at.stream, at.bias, at.aux
             self._matmul.run(candidate, *addresses, *ends)
 
     def _choose(self, at: Addresses, own: Start) -> Kept:
@@ -121,30 +105,14 @@ class Chosen:
             candidates = self._matmul.candidates()
         except api.BlasError as error:
             return _refused(error)
-        if self._matmul.form.epilogue == Epilogue.RELU_BIAS:
-            candidates = [each for each in candidates if self._keeps_nan(each, at)]
+        if self._matmul.form.epilogue.masks:
+            trial = Trial(self._matmul.form, self._matmul.device, self._run, at)
+            candidates = [each for each in candidates if trial.passes(each)]
         starts = [self._start(candidate, at) for candidate in candidates]
         best = fastest([*starts, own], clock_on(at.stream))
         kept = Kept(candidates[best] if best < len(candidates) else None)
         _keep(key, kept)
         return kept
-
-    def _keeps_nan(self, candidate: Candidate, at: Addresses) -> bool:
-        """Whether the library's ReLU of NaN is NaN, as ours is: of a bias of NaN."""
-        form = self._matmul.form
-        size = form.out_dtype.itemsize
-        room = -(-form.n * size // VECTOR) * VECTOR
-        if candidate.workspace + room > WORKSPACE:
-            return False
-        # All bytes 0xff are NaN in every dtype.
-        bias = at.workspace + WORKSPACE - room
-        _cupy.fill(bias, 0xFF, room, at.stream)
-        try:
-            self._run(candidate, replace(at, bias=bias))
-        except api.BlasError:
-            return False
-        found = np.frombuffer(_fetched(at.out, size, at.stream), form.out_dtype)
-        return bool(np.isnan(found.astype(np.float64)).all())
 
     def _start(self, candidate: Candidate, at: Addresses) -> Start:
         return lambda: self._run(candidate, at)
@@ -187,15 +155,6 @@ def clock_on(stream: int) -> Clock:
         return _cupy.milliseconds(before, after)
 
     return clock
-
-
-def _fetched(address: int, nbytes: int, stream: int) -> bytes:
-    """Bytes of the device, after all that the stream has to do."""
-    buffer, done = _cupy.pinned(nbytes), _cupy.new_event()
-    _cupy.copy_to_host(buffer.ptr, address, nbytes, stream)
-    _cupy.record_on(done, stream)
-    done.synchronize()
-    return ctypes.string_at(buffer.ptr, nbytes)
 
 
 # ---------------------------------------------------------------- what is kept

@@ -11,7 +11,6 @@ Next on the walk: `blaslt_api.py`.
 from __future__ import annotations
 
 from fnx.runtime.plan import ConvolutionStep, Convolved, Place, Products
-from fnx_cuda.blaslt_epilogue import follows
 from fnx_cuda.convolution_problem import (
     MARGIN,
     Windowed,
@@ -20,6 +19,7 @@ from fnx_cuda.convolution_problem import (
     windowed,
 )
 from fnx_cuda.instructions import Launch
+from fnx_cuda.joining import joined
 from fnx_cuda.products import PROCESSORS, best_cut, cut_time, pays
 from fnx_cuda.products_access import DType
 from fnx_cuda.products_numbers import multiplies
@@ -77,8 +77,8 @@ def copies(dtype: DType, out_dtype: DType, convolved: Convolved) -> str | None:
     return None if size % 8 else name
 
 
-PRODUCTS = Products(multiplies, pays, convolves, copies, follows)
-"""Which matrix products and convolutions are steps on a GPU, and what follows them."""
+PRODUCTS = Products(multiplies, pays, convolves, copies, joined)
+"""Which matrix products and convolutions are steps on a GPU, and what joins them."""
 
 
 def _is_too_large(convolved: Convolved) -> bool:

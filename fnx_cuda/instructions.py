@@ -63,16 +63,18 @@ class Meet:
 
 @record
 class After:
-    """What follows a product, by launches on its output and a bias.
+    """What follows a product, by launches of our own.
 
     It is an epilogue of the library: then the product goes to `out` at once, and
-    nowhere else.
+    nowhere else. A bias is read, or the gradient of one written; `aux` is what the
+    derivatives of an activation need.
     """
 
     epilogue: int
     bias: Place | None
     out: Place
     launches: tuple[Launch, ...]
+    aux: Place | None = None
 
 
 @record

@@ -27,7 +27,6 @@ from fnx.runtime.plan import (
     Plan,
     Step,
 )
-from fnx_cuda.blaslt_epilogue import follower
 from fnx_cuda.convolution import convolution_launches, convolution_work
 from fnx_cuda.emit import Source, kernel_source
 from fnx_cuda.instructions import (
@@ -84,8 +83,8 @@ class _Lowering:
             case ConvolutionStep():
                 self.work = max(self.work, convolution_work(step))
                 return [*convolution_launches(step)]
-            case FollowedStep(product, kernel):
-                return [self.followed(product, kernel)]
+            case FollowedStep():
+                return [self.followed(step)]
             case CopyStep(out, source, nbytes):
                 return [Copy(out, source, nbytes)] if nbytes else []
             case HostStep():
@@ -100,17 +99,14 @@ class _Lowering:
                 return [Loop(step, self.body(step.body), test)]
         raise InternalError(f"no instruction for {step}")
 
-    def followed(self, step: MatmulStep, kernel: KernelStep) -> Product:
-        """A product and the kernel behind it, which the library does in one call."""
-        places = kernel.buffers
-        found = follower(step, kernel.kernel, places.index(step.out))
-        if found is None:
-            raise InternalError(f"{kernel.kernel.name} is no epilogue of {step}")
-        self.work = max(self.work, product_work(step))
-        bias = None if found.bias is None else places[found.bias]
-        launches = tuple(self.launches(kernel.kernel, places))
-        after = After(found.epilogue, bias, places[found.out], launches)
-        return Product(step, product_launches(step), after)
+    def followed(self, step: FollowedStep) -> Product:
+        """A product and kernels behind it, which the library does in one call."""
+        product, launches = step.product, list[Launch]()
+        self.work = max(self.work, product_work(product))
+        for each in step.kernels:
+            launches += self.launches(each.kernel, each.buffers)
+        after = After(step.epilogue, step.bias, step.out, tuple(launches), step.aux)
+        return Product(product, product_launches(product), after)
 
     def launches(self, kernel: Kernel, places: tuple[Place, ...]) -> list[Launch]:
         """The launches of a kernel on buffers."""

@@ -14,6 +14,7 @@ from fnx.runtime.plan import MatmulStep
 from fnx_cuda import blaslt_tuning
 from fnx_cuda.blaslt import WORKSPACE
 from fnx_cuda.blaslt_api import Epilogue
+from fnx_cuda.blaslt_gradients import mask_leading
 from fnx_cuda.blaslt_tuning import Addresses
 from fnx_cuda.device import Device
 from fnx_cuda.frame import Frame
@@ -50,15 +51,19 @@ def followed_action(
 
     The library does both in one call where it has the epilogue and that is faster.
     """
-    library = blaslt_tuning.chosen(step, device.number, Epilogue(after.epilogue))
+    epilogue = Epilogue(after.epilogue)
+    leading = mask_leading(step.product.n) if epilogue.has_aux else 0
+    library = blaslt_tuning.chosen(step, device.number, epilogue, leading)
     if library is None:
         return apart
 
     def act(at: Frame, stream: int) -> None:
         out, x, y = at.all((after.out, step.x, step.y))
         bias = 0 if after.bias is None else at.at(after.bias)
+        aux = 0 if after.aux is None else at.at(after.aux)
         own = workspace(device).pointer
-        library.run(Addresses(out, x, y, own, stream, bias), lambda: apart(at, stream))
+        addresses = Addresses(out, x, y, own, stream, bias, aux)
+        library.run(addresses, lambda: apart(at, stream))
 
     return act
 

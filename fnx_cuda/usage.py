@@ -73,9 +73,9 @@ def _values(step: Step) -> Iterator[tuple[int, str]]:
             one = max(p.m * p.k, p.k * p.n) * dtype.itemsize
             name = f"product {p.stack}×{p.m}×{p.n}×{p.k}"
             yield p.stack * max(one, p.m * p.n * out_dtype.itemsize), name
-        case FollowedStep(product, kernel):
-            yield from _values(product)
-            yield from _values(kernel)
+        case FollowedStep():
+            for each in step.parts:
+                yield from _values(each)
         case ConvolutionStep(dtype, convolved=c, out_dtype=out_dtype):
             made = c.groups * c.batch * c.places * c.outs * out_dtype.itemsize
             name = f"convolution {c.groups}×{c.batch * c.places}×{c.outs}×{c.summed}"

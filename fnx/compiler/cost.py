@@ -85,8 +85,8 @@ def step_cost(step: Step) -> Cost:
             written = product.stack * product.m * product.n
             nbytes = _read(product) * dtype.itemsize + written * out_dtype.itemsize
             return Cost(each * product.work, nbytes=nbytes)
-        case FollowedStep(product, kernel):
-            return _total([step_cost(product), step_cost(kernel)])
+        case FollowedStep():
+            return _total(map(step_cost, step.parts))
         case ConvolutionStep(dtype, convolved=c, out_dtype=out_dtype):
             made = c.groups * c.batch * c.places * c.outs
             nbytes = c.read * dtype.itemsize + made * out_dtype.itemsize

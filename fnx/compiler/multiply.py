@@ -6,17 +6,19 @@ Those of BLAS are here. Next on the walk: `fuse.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fnx import dtypes
-from fnx.core.layout import Convolved, Product
+from fnx.core.layout import Convolved
 from fnx.core.program import Eqn
-from fnx.kernel.ir import Kernel
 from fnx.records import record
 from fnx.sizes import usual
+
+if TYPE_CHECKING:
+    from fnx.compiler.places import Draft, Value
 
 DType = np.dtype[Any]
 
@@ -35,15 +37,15 @@ class Products:
     convolutions are steps; the others are folds. Where it is `None`, convolutions are
     made of matrix products. `copies(dtype, out_dtype, convolved)` says which axis of x
     had better be innermost, its "batch" or its "features", where a copy of x is worth
-    it. `follows(dtype, out_dtype, product, kernel, buffer)` says
-    whether a kernel that reads a product's output from a buffer can be part of it.
+    it. `joins(drafts, placed)` makes one step of products and kernels that the backend
+    may compute at once; values that are `placed` are needed outside of the plan.
     """
 
     has: Callable[[DType, DType], bool]
     pays: Callable[[int, int, int, int], bool]
     convolves: Callable[[DType, DType, Convolved], bool] | None = None
     copies: Callable[[DType, DType, Convolved], str | None] | None = None
-    follows: Callable[[DType, DType, Product, Kernel, int], bool] | None = None
+    joins: Callable[[Sequence[Draft], Container[Value]], list[Draft]] | None = None
 
     def convolution(self, eqn: Eqn) -> tuple[DType, DType, Convolved] | None:
         """The convolution that an equation is, where the backend is asked about it."""

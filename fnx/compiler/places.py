@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fnx.core.layout import Layout, Product, row_major
+from fnx.core.layout import Layout, row_major
 from fnx.core.types import ArrayType
 from fnx.kernel.ir import Kernel
 from fnx.records import record
@@ -84,8 +84,8 @@ class Draft:
 
     `scope` is the name (`fnx.named_scope`) around all that the step computes. A step
     that goes on `aside` does so beside later ones, until one touches what it writes.
-    What a backend may join is told: the dtypes and the numbers of matrix `products`,
-    and the `kernel` of a step with the values behind its buffers.
+    What a backend may join is told: whether the step `multiplies` matrices, and the
+    `kernel` of a step with the values behind its buffers.
     """
 
     reads: tuple[Value, ...]
@@ -93,7 +93,7 @@ class Draft:
     make: Callable[[Callable[[Value], Place]], Step]
     copies: bool = False
     scope: str = ""
-    products: tuple[np.dtype[Any], np.dtype[Any], Product] | None = None
+    multiplies: bool = False
     kernel: tuple[Kernel, tuple[Value, ...]] | None = None
     aside: bool = False
 

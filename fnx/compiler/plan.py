@@ -9,7 +9,7 @@ used again after its last reader. Next on the walk: `pipeline.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,14 +34,13 @@ from fnx.compiler.step import (
     BranchStep,
     ConvolutionStep,
     CopyStep,
-    FollowedStep,
     ForeignStep,
     HostStep,
-    KernelStep,
     MatmulStep,
     Output,
     Plan,
     Step,
+    kernel_draft,
 )
 from fnx.core.foreign import Foreign, Launch
 from fnx.core.layout import Convolved, Layout, Product
@@ -175,7 +174,9 @@ class PlanBuilder:
         places = {value: Place("input", n) for n, value in enumerate(inputs)}
         places |= {value: Place("input", n) for value, n in self.updated.items()}
         places |= {value: Place("output", n) for value, n in buffers.items()}
-        drafts = self._joined(places)
+        joins, drafts = self.fused.products.joins, self.drafts
+        if joins is not None:
+            drafts = joins(drafts, places)
         arena = place_in_arena(drafts, places)
         made = [(draft.make(places.__getitem__), draft.scope) for draft in drafts]
         rows = [(step, scope) for step, scope in made if not _is_idle(step)]
@@ -185,31 +186,6 @@ class PlanBuilder:
         functions = sum(map(function_values, self.program.eqns))
         inputs_of = self.program.input_types
         return Plan(inputs_of, outputs, types, steps, arena, scopes, functions)
-
-    def _joined(self, placed: Mapping[Value, Place]) -> list[Draft]:
-        """The steps, where the backend joins some products with the kernel behind.
-
-        That is the only one to read the product.
-        """
-        follows, found = self.fused.products.follows, list[Draft]()
-        last_use = {
-            value: number
-            for number, draft in enumerate(self.drafts)
-            for value in draft.reads
-        }
-        for number, draft in enumerate(self.drafts):
-            before = found[-1] if found else draft
-            if before.products is not None and draft.kernel is not None and follows:
-                (made,), (kernel, values) = before.writes, draft.kernel
-                alone = last_use.get(made) == number and made not in placed
-                single = made in values and len(draft.writes) == 1
-                if (alone and single) and follows(
-                    *before.products, kernel, values.index(made)
-                ):
-                    found[-1] = _both(before, draft)
-                    continue
-            found.append(draft)
-        return found
 
     def _output(
         self, end: Atom | Value, type: ArrayType, buffers: dict[Value, int]
@@ -371,9 +347,8 @@ class PlanBuilder:
             ends = place(out), place(base_of(x)), place(base_of(y))
             return MatmulStep(x.dtype, *ends, product, out.dtype, tf32)
 
-        of_step = x.dtype, out.dtype, product
         reads = base_of(x), base_of(y)
-        self.add_draft(Draft(reads, (out,), make, products=of_step))
+        self.add_draft(Draft(reads, (out,), make, multiplies=True))
 
     def convolution(self) -> Convolved | None:
         """What the backend computes of the current equation as it is, if anything."""
@@ -528,29 +503,7 @@ class PlanBuilder:
         return self.filled(operand, ()) if isinstance(operand, Literal) else operand
 
     def _add_kernel(self, kernel: Kernel, values: tuple[Value, ...]) -> None:
-        bases = tuple([base_of(value) for value in values])
-        pairs = list(zip(bases, kernel.buffers, strict=True))
-        writes = tuple([v for v, buffer in pairs if buffer.role != "in"])
-        reads = tuple([v for v, buffer in pairs if buffer.role != "out"])
-
-        def make(place: Callable[[Value], Place]) -> Step:
-            return KernelStep(kernel, tuple([place(v) for v in bases]))
-
-        self.add_draft(Draft(reads, writes, make, kernel=(kernel, bases)))
-
-
-def _both(product: Draft, kernel: Draft) -> Draft:
-    """A product and the kernel behind it as one step."""
-
-    def make(place: Callable[[Value], Place]) -> Step:
-        first, second = product.make(place), kernel.make(place)
-        if isinstance(first, MatmulStep) and isinstance(second, KernelStep):
-            return FollowedStep(first, second)
-        raise errors.InternalError(f"joined steps: {first}, {second}")
-
-    reads = tuple([v for v in kernel.reads if v not in product.writes])
-    both = (*product.reads, *reads), (*product.writes, *kernel.writes)
-    return Draft(*both, make, scope=kernel.scope)
+        self.add_draft(kernel_draft(kernel, values))
 
 
 def _parts(value: Value) -> View:

@@ -8,12 +8,12 @@ Made by `plan.py`, read by backends. Next on the walk: `places.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fnx.compiler.places import Place
+from fnx.compiler.places import Draft, Place, Value, base_of
 from fnx.core.foreign import Foreign, Launch
 from fnx.core.layout import Convolved, Product
 from fnx.core.primitive import Primitive
@@ -50,13 +50,24 @@ class MatmulStep:
 
 @record
 class FollowedStep:
-    """A matrix product and the kernel behind it, which alone reads its output.
+    """A matrix product and kernels behind it, which a backend may compute at once.
 
-    A backend may compute both at once, and leave the place of the output as it is.
+    `epilogue` is its number for that. Then it may leave the product's output as it is:
+    what counts is `out`, with a `bias` that is read or made, and what derivatives need
+    (`aux`).
     """
 
     product: MatmulStep
-    kernel: KernelStep
+    kernels: tuple[KernelStep, ...]
+    epilogue: int
+    out: Place
+    bias: Place | None = None
+    aux: Place | None = None
+
+    @property
+    def parts(self) -> tuple[MatmulStep | KernelStep, ...]:
+        """The steps that it is, one behind the other."""
+        return self.product, *self.kernels
 
 
 @record
@@ -251,6 +262,19 @@ class Plan:
         return "\n".join(rows)
 
 
+def kernel_draft(kernel: Kernel, values: Sequence[Value]) -> Draft:
+    """The draft of a kernel on the values of its buffers."""
+    bases = tuple([base_of(value) for value in values])
+    pairs = list(zip(bases, kernel.buffers, strict=True))
+    writes = tuple([v for v, buffer in pairs if buffer.role != "in"])
+    reads = tuple([v for v, buffer in pairs if buffer.role != "out"])
+
+    def make(place: Callable[[Value], Place]) -> Step:
+        return KernelStep(kernel, tuple([place(v) for v in bases]))
+
+    return Draft(reads, writes, make, kernel=(kernel, bases))
+
+
 def held_plans(step: Step) -> tuple[Plan, ...]:
     """The plans that a step runs."""
     match step:
@@ -265,7 +289,7 @@ def all_steps(plan: Plan) -> Iterator[Step]:
     """The steps of a plan, those that they join and of plans that they run included."""
     for step in plan.steps:
         if isinstance(step, FollowedStep):
-            yield from (step.product, step.kernel)
+            yield from step.parts
             continue
         yield step
         for held in held_plans(step):
@@ -287,8 +311,8 @@ def _describe(step: Step) -> str:
             if step.out_dtype != step.dtype:
                 dtype += f" to {step.out_dtype}"
             return f"{step.out} = {x} @ {y}  {size} {dtype}"
-        case FollowedStep(product, kernel):
-            return f"{_describe(product)}, then {_describe(kernel)}"
+        case FollowedStep():
+            return ", then ".join(map(_describe, step.parts))
         case ConvolutionStep(dtype, out, x, kernel, c):
             size = "×".join(map(str, (c.groups, c.batch * c.places, c.outs, c.summed)))
             return f"{out} = {x} convolved with {kernel}  {size} {dtype}"

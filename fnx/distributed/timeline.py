@@ -132,9 +132,9 @@ class _Clock:
                 pass
             case HostStep(primitive) if primitive in KINDS:
                 self._call(step)
-            case FollowedStep(product, kernel):
-                self.run(product)
-                self.run(kernel)
+            case FollowedStep():
+                for each in step.parts:
+                    self.run(each)
             case _:
                 self._wait(step)
                 self._compute(step)
@@ -330,8 +330,8 @@ def _reads(step: Step) -> tuple[Place, ...]:
             return tuple([place for buffer, place in rows if buffer.role != "out"])
         case MatmulStep():
             return step.x, step.y
-        case FollowedStep(product, kernel):
-            return *_reads(product), *_reads(kernel)
+        case FollowedStep():
+            return tuple([place for part in step.parts for place in _reads(part)])
         case ConvolutionStep():
             return step.x, step.kernel
         case CopyStep():
@@ -353,8 +353,8 @@ def _writes(step: Step) -> tuple[Place, ...]:
         case KernelStep(kernel, buffers):
             rows = zip(kernel.buffers, buffers, strict=False)
             return tuple([place for buffer, place in rows if buffer.role != "in"])
-        case FollowedStep(product, kernel):
-            return *_writes(product), *_writes(kernel)
+        case FollowedStep():
+            return tuple([place for part in step.parts for place in _writes(part)])
         case MatmulStep() | ConvolutionStep() | CopyStep():
             return (step.out,)
         case HostStep() | BranchStep():

@@ -6,7 +6,7 @@ Next on the walk: `fnx.cpu`.
 
 from fnx.compiler.cost import Cost, plan_cost, step_cost, type_bytes
 from fnx.compiler.multiply import Products, is_small
-from fnx.compiler.places import Place
+from fnx.compiler.places import Draft, Place, Value, base_of
 from fnx.compiler.step import (
     BranchStep,
     Carry,
@@ -25,6 +25,7 @@ from fnx.compiler.step import (
     Test,
     all_steps,
     held_plans,
+    kernel_draft,
 )
 from fnx.core.axes import is_replica, met
 from fnx.core.communicator import Communicator, OnDevice
@@ -33,8 +34,10 @@ from fnx.core.layout import Convolved, Layout, Matrices, Product, Sliding
 from fnx.core.program import Literal
 from fnx.core.sizing import Sizes, at_sizes
 from fnx.core.stopping import listen
+from fnx.core.types import ArrayType
 
 __all__ = [
+    "ArrayType",
     "BranchStep",
     "Carry",
     "Communicator",
@@ -42,6 +45,7 @@ __all__ = [
     "Convolved",
     "CopyStep",
     "Cost",
+    "Draft",
     "Foreign",
     "FollowedStep",
     "ForeignStep",
@@ -64,11 +68,14 @@ __all__ = [
     "Sliding",
     "Step",
     "Test",
+    "Value",
     "all_steps",
     "at_sizes",
+    "base_of",
     "held_plans",
     "is_replica",
     "is_small",
+    "kernel_draft",
     "listen",
     "met",
     "plan_cost",

@@ -91,16 +91,20 @@ class FakeBlasLt:
     """The library; `algorithms` are the numbers of those that it offers.
 
     An algorithm has 4 KB of workspace for each unit of its number; those of `broken`
-    are offered, but do not run. All need addresses that `alignment` divides. Results
-    are `wrong` by that part, and without `keeps_nan` ReLU makes 0 of NaN.
+    are offered, but do not run, and an epilogue that is `refused` has none. All need
+    addresses that `alignment` divides. Results are `wrong` by that part. Without
+    `keeps_nan` ReLU makes 0 of NaN, and without `selects` its derivative is a factor,
+    so that NaN goes through where it is 0.
     """
 
     def __init__(self, algorithms: tuple[int, ...] = (3, 0, 7)) -> None:
         self.algorithms = algorithms
         self.broken: set[int] = set()
+        self.refused: set[int] = set()
         self.alignment = 1
         self.wrong = 0.0
         self.keeps_nan = True
+        self.selects = True
         self.later: Later = lambda stream, run, writes: run()
         self.live: dict[int, Descriptor] = {}
         self.ran: list[int] = []
@@ -184,7 +188,9 @@ class FakeBlasLt:
         found: Any,
         number: Any,
     ) -> int:
-        self._problem(description, a, b, c, d)
+        described, _, _ = self._problem(description, a, b, c, d)
+        if described.set.get(EPILOGUE, 1) in self.refused:
+            return NOT_SUPPORTED
         wanted = self.live[preference].set
         assert wanted[3] == 2, "sums would be rounded more than once"
         if min(wanted[n] for n in (5, 6, 7, 8)) < self.alignment:
@@ -240,16 +246,35 @@ class FakeBlasLt:
             if size:
                 bytes_at(workspace, size)[...] = 0xAB
             with np.errstate(invalid="ignore"):
-                _multiply(types[2], settings, self.keeps_nan, *stacks)
+                _multiply(self, types[2], settings, *stacks)
             if self.wrong:
                 stacks[2][...] *= 1 + self.wrong
 
-        self.later(stream, run, [(d_address, stacks[2].nbytes), (workspace, size)])
+        writes = _written(settings, types[2], *layouts)
+        own = (d_address, stacks[2].nbytes), (workspace, size)
+        self.later(stream, run, [*own, *writes])
         return 0
 
 
+def _written(
+    settings: dict[int, int], dtype: Any, a: Layout, b: Layout, d: Layout
+) -> list[tuple[int, int]]:
+    """What an epilogue writes besides: addresses and bytes, which are as documented."""
+    epilogue, size, found = settings.get(EPILOGUE, 1), np.dtype(dtype).itemsize, []
+    if epilogue & 128:
+        assert settings[AUX] % 16 == 0 and settings[AUX] > 16, "no place for AUX"
+        row = settings[AUX_LD] // 8 if epilogue & (2 | 8) else settings[AUX_LD] * size
+        if epilogue & (2 | 32):
+            found.append((settings[AUX], row * d.columns))
+    if epilogue & (4 | 16 | 256 | 512):
+        assert settings[BIAS] % size == 0 and settings[BIAS] > 16, "no place for a bias"
+    if epilogue & (16 | 256 | 512):
+        found.append((settings[BIAS], (d.columns if epilogue & 512 else d.rows) * size))
+    return found
+
+
 def _multiply(
-    dtype: Any, settings: dict[int, int], keeps_nan: bool, a: Any, b: Any, d: Any
+    library: FakeBlasLt, dtype: Any, settings: dict[int, int], a: Any, b: Any, d: Any
 ) -> None:
     wide = np.complex128 if np.issubdtype(dtype, np.complexfloating) else np.float64
     a, b = a.astype(wide), b.astype(wide)
@@ -259,12 +284,14 @@ def _multiply(
         b = b.swapaxes(1, 2)
     product = a @ b
     epilogue = settings.get(EPILOGUE, 1)
-    if epilogue != 1:
+    if epilogue in (256, 512):
         assert len(product) == 1
-        value = _after(dtype, settings, epilogue, product[0])
-        if epilogue & 2 and keeps_nan:
-            value[np.isnan(_with_bias(dtype, settings, epilogue, product[0]))] = np.nan
-        product = value[None]
+        sums = a[0].sum(axis=1) if epilogue == 256 else b[0].sum(axis=0)
+        size = np.dtype(dtype).itemsize
+        bytes_at(settings[BIAS], len(sums) * size).view(dtype)[...] = sums.astype(dtype)
+    elif epilogue != 1:
+        assert len(product) == 1
+        product = _after(library, dtype, settings, epilogue, product[0])[None]
     d[...] = product.astype(dtype)
 
 
@@ -274,14 +301,22 @@ def _tf32(stack: Any) -> Any:
     return ((bits + 0xFFF + (bits >> 13 & 1)) & 0xFFFFE000).view(np.float32)
 
 
-def _after(dtype: Any, settings: dict[int, int], epilogue: int, value: Any) -> Any:
+def _after(
+    library: FakeBlasLt,
+    dtype: Any,
+    settings: dict[int, int],
+    epilogue: int,
+    value: Any,
+) -> Any:
     """The epilogue on one column-major matrix."""
     rows, columns = value.shape
     size = np.dtype(dtype).itemsize
     value = _with_bias(dtype, settings, epilogue, value)
     if epilogue & (2 | 8):
-        mask = _mask(settings, epilogue, rows, columns, value)
-        value = np.where(mask, value, 0)
+        passes = ~(value <= 0) if library.keeps_nan else value > 0
+        mask = _mask(settings, epilogue, rows, columns, passes)
+        is_factor = epilogue & 8 and not library.selects
+        value = value * mask if is_factor else np.where(mask, value, 0)
     if epilogue & (32 | 64):
         before = _before_gelu(dtype, settings, epilogue, rows, columns, value)
         inner = np.sqrt(2 / np.pi) * (before + 0.044715 * before**3)
@@ -307,20 +342,20 @@ def _with_bias(dtype: Any, settings: dict[int, int], epilogue: int, value: Any) 
 
 
 def _mask(
-    settings: dict[int, int], epilogue: int, rows: int, columns: int, value: Any
+    settings: dict[int, int], epilogue: int, rows: int, columns: int, passes: Any
 ) -> Any:
     """Where ReLU lets pass: written by RELU_AUX, read by DRELU, as bits."""
     if not epilogue & 128:
-        return value > 0
+        return passes
     leading = settings[AUX_LD]
     assert leading % 128 == 0 and leading >= rows
     bits = bytes_at(settings[AUX], leading // 8 * columns).reshape(columns, -1)
     if epilogue & 8:
         return np.unpackbits(bits, axis=1, bitorder="little")[:, :rows].T.astype(bool)
     mask = np.zeros((columns, leading), bool)
-    mask[:, :rows] = (value > 0).T
+    mask[:, :rows] = passes.T
     bits[...] = np.packbits(mask, axis=1, bitorder="little")
-    return value > 0
+    return passes
 
 
 def _before_gelu(

@@ -13,7 +13,6 @@ from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import FollowedStep, MatmulStep
 from fnx_cuda.blaslt_api import Epilogue
-from fnx_cuda.blaslt_epilogue import follower
 from fnx_cuda.convolution import PRODUCTS
 
 pytestmark = pytest.mark.cuda
@@ -34,11 +33,8 @@ def epilogues(function, *shapes, dtype=np.float32):
     found = []
     for step in steps(function, *shapes, dtype=dtype):
         if isinstance(step, FollowedStep):
-            product, kernel = step.product, step.kernel
-            number = kernel.buffers.index(product.out)
-            made = follower(product, kernel.kernel, number)
-            assert kernel.buffers[made.out].role in ("output", "arena")
-            found.append(made.epilogue)
+            assert step.out.role in ("output", "arena")
+            found.append(step.epilogue)
     return found
 
 
@@ -134,6 +130,111 @@ def test_products_that_gradients_read_again_stay():
     assert [step for step in found if isinstance(step, MatmulStep)]
 
 
+# ---------------------------------------------------------------- gradients
+
+
+def gradient(activation):
+    """The gradients of two layers by the weights and biases of both."""
+
+    def loss(given, x):
+        w, b, v, c = given
+        return fnp.sum((activation(x @ w + b) @ v + c) ** 2)
+
+    return lambda w, b, v, c, x: fnx.grad(loss)((w, b, v, c), x)
+
+
+TWO = (K, N), (N,), (N, 2 * K), (2 * K,), (M, K)
+
+
+@named("dtype", BOTH)
+def test_the_gradient_of_a_layer(dtype):
+    found = epilogues(gradient(nn.relu), *TWO, dtype=dtype)
+    wanted = [Epilogue.RELU_AUX_BIAS, Epilogue.BGRADA, Epilogue.DRELU_BGRAD]
+    assert found == wanted
+
+
+def test_a_product_is_not_kept_beside_its_mask():
+    plan = plan_program(
+        fnx.jit(gradient(nn.relu))
+        .trace(*[fnx.ShapeDtypeStruct(shape, np.float32) for shape in TWO])
+        .jaxpr,
+        grid_schedule,
+        PRODUCTS,
+    )
+    first, down = [s for s in plan.steps if getattr(s, "aux", None)]
+    assert first.aux == down.aux
+    later = plan.steps[plan.steps.index(first) + 1 :]
+    read = {p for s in later for p in getattr(s, "buffers", ())}
+    assert first.product.out not in read - {first.aux}
+
+
+def test_sums_of_the_rows_of_either_operand():
+    def function(x, s):
+        return x.T @ s, s.sum(0)
+
+    def turned(x, s):
+        return s.T @ x, s.sum(0)
+
+    assert epilogues(function, (M, K), (M, N)) == [Epilogue.BGRADA]
+    assert epilogues(turned, (M, K), (M, N)) == [Epilogue.BGRADB]
+    assert epilogues(turned, (M, K), (M, N), dtype=np.float16) == [Epilogue.BGRADB]
+    # As many rows as axes before the last one have, and sums that are split.
+    shapes = (4096, 72), (4096, 96)
+    assert epilogues(function, *shapes) == [Epilogue.BGRADA]
+
+
+@named(
+    "function",
+    [
+        lambda x, s: (x.T @ s, s.sum(1)),
+        lambda x, s: (x.T @ s, s.max(0)),
+        lambda x, s: (x.T @ s, (2 * s).sum(0)),
+        lambda x, s: (x @ s[:K, :], s.sum(0)),
+        lambda x, s: (x.T @ s[:, ::-1], s.sum(0)),
+        lambda x, s: (x.T @ (s + s.sum(0)), s.sum(0)),
+    ],
+)
+def test_what_is_no_sum_of_an_operand(function):
+    assert epilogues(function, (M, K), (M, N)) == []
+
+
+def test_sums_of_rounded_operands_are_none():
+    def function(x, s):
+        return fnp.matmul(x.T, s, precision="default"), s.sum(0)
+
+    assert epilogues(function, (M, K), (M, N)) == []
+
+
+@named(
+    "function",
+    [
+        # The sum with the bias, or its derivative, is needed besides.
+        lambda w, b, x, g: (lambda h: (nn.relu(h), h))(x @ w + b),
+        lambda w, b, x, g: (nn.relu(x @ w + b), x @ w),
+        # Another mask than that of the layer.
+        lambda w, b, x, g: (
+            nn.relu(x @ w + b),
+            fnp.where(x @ w + b <= 0, 0, g @ w) + 1,
+        ),
+        lambda w, b, x, g: (nn.relu(x @ w + b), fnp.where(x @ w - b <= 0, 0, g @ w)),
+        lambda w, b, x, g: (nn.relu(x @ w + b), fnp.where(x @ w + b < 0, 0, g @ w)),
+        lambda w, b, x, g: (nn.relu(x @ w + b), fnp.where(x @ w + b <= 0, g @ w, 0)),
+    ],
+)
+def test_what_keeps_no_mask(function):
+    found = epilogues(function, (K, N), (N,), (M, K), (M, K))
+    assert Epilogue.RELU_AUX_BIAS not in found
+
+
+def test_a_mask_by_hand_is_one():
+    def function(w, b, x, g):
+        h = x @ w + b
+        return nn.relu(h), fnp.where(h <= 0, 0, g @ w)
+
+    found = epilogues(function, (K, N), (N,), (M, K), (M, K))
+    assert found == [Epilogue.RELU_AUX_BIAS, Epilogue.DRELU]
+
+
 def test_the_output_lies_apart_from_the_operands():
     def function(x, w, b, v, c):
         y = nn.relu(x @ w + b)
@@ -141,7 +242,7 @@ def test_the_output_lies_apart_from_the_operands():
 
     for step in steps(function, *USUAL, (N, K), (K,)):
         if isinstance(step, FollowedStep):
-            product, kernel = step.product, step.kernel
+            product, (kernel,) = step.product, step.kernels
             out = [
                 place
                 for place, buffer in zip(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import fnx
+import fnx.numpy as fnp
 from fnx import nn
 from fnx.runtime.plan import MatmulStep, Matrices, Product
 from fnx_cuda import _cupy, blaslt_tuning, device, instructions
@@ -265,6 +266,130 @@ def test_layers_in_graphs_and_loops(emulated, library, rng):
         want = np.maximum(want @ w + b, 0) @ v
     np.testing.assert_allclose(out, want, rtol=1e-4, atol=1e-4 * abs(want).max())
     assert Epilogue.RELU_BIAS in library.epilogues[-4:]
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def two_layers(w, b, v, c, x):
+    """The gradients of two layers by all weights and biases."""
+
+    def loss(w, b, v, c):
+        return ((nn.relu(x @ w + b) @ v + c) ** 2).sum() / 64
+
+    return fnx.grad(loss, argnums=(0, 1, 2, 3))(w, b, v, c)
+
+
+def layers(rng, dtype=np.float32):
+    shapes = (K, N), (N,), (N, 2 * K), (2 * K,), (M, K)
+    return [(rng.standard_normal(s) / 4).astype(dtype) for s in shapes]
+
+
+def gradients(w, b, v, c, x):
+    """The same, by hand."""
+    w, b, v, c, x = wide([w, b, v, c, x])
+    h = x @ w + b
+    r = np.where(h <= 0, 0, h)
+    s = (r @ v + c) / 32
+    down = np.where(h <= 0, 0, s @ v.T)
+    return x.T @ down, down.sum(0), r.T @ s, s.sum(0)
+
+
+BACKWARD = {Epilogue.RELU_AUX_BIAS, Epilogue.DRELU_BGRAD, Epilogue.BGRADA}
+
+
+def chosen_by(library, function, *arrays):
+    """The epilogues that a program runs when all choices are known."""
+    library.epilogues.clear()
+    on_device(function, *arrays)
+    return library.epilogues
+
+
+def close(found, want, tolerance):
+    for one, other in zip(found, want, strict=True):
+        scale = np.nanmax(abs(other[np.isfinite(other)]), initial=1e-3)
+        np.testing.assert_allclose(
+            one.astype(np.float64), other, rtol=tolerance, atol=tolerance * scale
+        )
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 2e-5), (np.float16, 0.03)])
+def test_the_library_computes_gradients(dtype, tolerance, emulated, library, rng):
+    arrays = layers(rng, dtype)
+    close(on_device(two_layers, *arrays), gradients(*arrays), tolerance)
+    assert chosen_by(library, two_layers, *arrays) == [134, 1, 256, 152, 1]
+
+
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_without_the_library_gradients_are_kernels(rows, emulated, rng):
+    w, b, v, c, x = layers(rng)
+    arrays = w, b, v, c, x[:rows]
+    close(on_device(two_layers, *arrays), gradients(*arrays), 2e-5)
+
+
+def test_a_gradient_of_which_the_library_refuses_a_part(emulated, library, rng):
+    """Each step may be the library's or ours: the mask is the same."""
+    arrays = layers(rng)
+    for refused in BACKWARD:
+        blaslt_tuning.forget()
+        library.refused = {refused}
+        library.epilogues.clear()
+        close(on_device(two_layers, *arrays), gradients(*arrays), 2e-5)
+        assert set(library.epilogues) >= BACKWARD - {refused}
+        assert refused not in library.epilogues
+
+
+def passed_on(w, b, x, g):
+    """A layer, what comes back through it, and the sums of that."""
+    h = x @ w + b
+    passed = nn.relu(h)
+    down = fnp.where(h <= 0, 0, g @ w)
+    return passed, down, down.sum(0), x.T @ down
+
+
+@pytest.mark.parametrize("keeps, selects", [(True, True), (False, True), (True, False)])
+def test_nan_in_gradients(keeps, selects, emulated, library, rng):
+    """NaN lets pass what comes from above; what is blocked is 0, even if that is NaN.
+
+    The library is used only where it does the same.
+    """
+    library.keeps_nan, library.selects = keeps, selects
+    w, b, _, _, x = layers(rng)
+    g = rng.standard_normal((M, K)).astype(np.float32)
+    x[3, 5] = np.nan
+    g[4] = np.nan
+    arrays = w, b, x, g
+    passed, down, sums, slopes = on_device(passed_on, *arrays)
+    with np.errstate(invalid="ignore"):
+        h = x.astype(np.float64) @ w + b
+        blocked, above = h <= 0, g.astype(np.float64) @ w
+    want = np.where(blocked, 0, above)
+    assert np.isnan(passed[3]).all() and np.isfinite(want[3]).all()
+    close([down, sums], [want, want.sum(0)], 1e-5)
+    assert np.isnan(sums).any() and np.isfinite(sums).any()
+    assert (np.isnan(slopes[5]).all(), np.isnan(slopes).all()) == (True, False)
+    last = chosen_by(library, passed_on, *arrays)
+    assert (Epilogue.RELU_AUX_BIAS in last) == keeps
+    assert (Epilogue.DRELU_BGRAD in last) == selects
+
+
+def test_a_gradient_again_and_again_in_a_loop(emulated, library, rng):
+    arrays = layers(rng)
+
+    def train(*arrays):
+        def step(_, given):
+            moved = zip(given, two_layers(*given, arrays[4]), strict=True)
+            return tuple([one - 0.1 * slope for one, slope in moved])
+
+        return fnx.lax.fori_loop(0, 3, step, arrays[:4])
+
+    want = wide(arrays)
+    for _ in range(3):
+        slopes = gradients(*want)
+        moved = zip(want[:4], slopes, strict=True)
+        want = [*[one - 0.1 * slope for one, slope in moved], want[4]]
+    close(on_device(train, *arrays), want[:4], 1e-4)
+    assert Epilogue.DRELU in {each & ~16 for each in library.epilogues}
 
 
 class EmulatedDevice:

@@ -16,6 +16,8 @@ import pytest
 from fnx import dtypes
 from fnx.errors import CompileError
 from fnx_cuda import nvrtc
+from fnx_cuda.blaslt_gradients import mask_kernel, masked_kernel
+from fnx_cuda.emit import kernel_source
 from fnx_cuda.instructions import Launch
 from fnx_cuda.products_numbers import numbers
 from fnx_cuda.products_problem import problem
@@ -62,6 +64,16 @@ def compiler() -> nvrtc.Compiler:
         return nvrtc.compiler()
     except CompileError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", PRODUCTS, ids=dtypes.short)
+def test_kernels_around_masks_do_not_spill(dtype, target):
+    used = compiler()
+    for make in mask_kernel, masked_kernel:
+        text = kernel_source(make(dtype, 100, 300)).text
+        (found,) = resources(used.compile(text, target).log).values()
+        assert found.spills == 0 and found.stack == 0
 
 
 @pytest.mark.parametrize("target", TARGETS)
