@@ -27,7 +27,7 @@ from fnx.compiler.step import (
 from fnx.core.layout import Matrices, Product
 from fnx.core.types import ArrayType
 from fnx.kernel.expr import Buffer, Expr, Fold, Load, Op, Scan
-from fnx.kernel.ir import Eval, Kernel, Loop, Stmt, Store
+from fnx.kernel.ir import Eval, Kernel, Launch, Loop, Sort, Stmt, Store
 from fnx.kernel.scalar import TABLE
 from fnx.records import record
 
@@ -137,14 +137,25 @@ def kernel_cost(kernel: Kernel) -> Cost:
     """The cost of one run of a kernel.
 
     A buffer's bytes are those of the accesses, but of each element once: what is read
-    again comes from a cache.
+    again comes from a cache. A launch on a GPU runs its body for each combination of
+    its indices, however many threads share that; what one launch keeps for a later one
+    is written and read.
     """
     touched: dict[Buffer, float] = {}
     operations = _operations(kernel.body, 1, touched)
+    for each in kernel.launches:
+        match each:
+            case Launch(indices, body):
+                groups = math.prod([index.extent for index in indices])
+                operations += _operations(body, groups, touched)
+            case Sort():
+                for buffer in (each.keys, each.ordered, each.places):
+                    touched[buffer] = buffer.size
+    kept = [b for b in kernel.locals if kernel.launches and b.role == "local"]
     nbytes = 0.0
-    for buffer in kernel.buffers:
+    for buffer in (*kernel.buffers, *kept):
         elements = min(touched.get(buffer, 0), buffer.size)
-        ways = 2 if buffer.role == "inout" else 1
+        ways = 2 if buffer.role in ("inout", "local") else 1
         nbytes += ways * elements * buffer.dtype.itemsize
     return Cost(operations, nbytes=nbytes)
 
@@ -164,7 +175,8 @@ def _operations(
                 touched[buffer] = touched.get(buffer, 0) + rounds
                 total += rounds if combine is not None and _is_float(value) else 0
             case Loop():
-                inner = rounds * stmt.extent
+                # Runs of equal keys share the keys: each is in one of them.
+                inner = rounds if stmt.run is not None else rounds * stmt.extent
                 total += _operations(stmt.body, inner, touched)
                 total += inner * sum(map(_combined, _own(stmt)))
     return total
