@@ -69,6 +69,7 @@ from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.shard import Part
 from fnx.transforms.split import Split, split_program
 from fnx.transforms.transpose import transpose_program
 
@@ -223,6 +224,13 @@ class _Cond(Primitive):
         """What any branch depends on."""
         found = [follow(branch, sets[1:], known[1:]) for branch in branches]
         return [joined(row) for row in zip(*found, strict=True)]
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """The branch over parts; all devices choose the same one."""
+        specs = [part.spec for part in parts[1:]]
+        branches, outs = cutter.branches(eqn.params["branches"], specs)
+        results = self(*[part.value for part in parts], branches=branches)
+        return [Part(x, spec) for x, spec in zip(results, outs, strict=True)]
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """Branches without the outputs, and the inputs, that nobody needs."""

@@ -19,17 +19,20 @@ from fnx.control.held import with_axis
 from fnx.core.cache import cached
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
-from fnx.core.program import Program
+from fnx.core.program import Eqn, Program
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.dtypes import bool_, int32
-from fnx.ops.arithmetic import add, mul, select
+from fnx.ops.arithmetic import add, mul, select, sub
+from fnx.ops.collective import all_gather
+from fnx.ops.elementwise import div
 from fnx.ops.gather import clipped
 from fnx.ops.index import take
 from fnx.ops.prefix import filled
 from fnx.ops.reduce import argmax
 from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar
 from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.shard import Part
 
 
 class _Lanes(Primitive):
@@ -78,6 +81,25 @@ class _Lanes(Primitive):
         row = reshape(add(start, select(mask, own, first)), shape=(size * count,))
         rows = reshape(x, shape=(size * count, *x.shape[2:]))
         return reshape(take(rows, row, 0), shape=x.shape), True
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """Lanes on several devices are given the row by the device that has it."""
+        mask, first, x = parts
+        names, *rest = x.spec
+        mask = cutter.moved(mask, (names,)).value
+        if not names:
+            return [Part(self(mask, first.value, x.value), x.spec)]
+        count = scalar(x.value.shape[0], int32)
+        number = sub(first.value, mul(cutter.place(names), count))
+        row = take(x.value, number, 0)
+        for name in reversed(names):
+            row = all_gather(row, axis_name=name, axis_size=cutter.sizes[name])
+        row = reshape(row, shape=(cutter.count(names), *x.value.shape[1:]))
+        row = take(row, div(first.value, count), 0)
+        dims = tuple(range(1, x.value.ndim))
+        given = broadcast_in_dim(row, shape=x.value.shape, dims=dims)
+        found = select(along_lanes(mask, x.value.shape), x.value, given)
+        return [Part(found, (names, *rest))]
 
     def element(self, k: Any, index: Any, mask: Any, first: Any, x: Any) -> Any:
         """The element of its own row, or of the first one."""

@@ -359,18 +359,13 @@ class _Scan(Primitive):
         start = shape.consts + shape.carry
         given[start:] = [cutter.moved(x, ((), *x.spec[1:])) for x in given[start:]]
         specs = [x.spec if n < start else x.spec[1:] for n, x in enumerate(given)]
-        free = (None,) * len(program.outputs)
-        _, found = cutter.program(program, specs, free)
-        for n in range(shape.carry):
-            place = shape.consts + n
-            if not any(specs[place]):
-                given[place] = cutter.moved(given[place], found[n])
-                specs[place] = found[n]
-        carry = tuple(specs[shape.consts : start])
-        local, found = cutter.program(program, specs, (*carry, *free[shape.carry :]))
+        consts, carry, xs = shape.cut(specs)
+        local, carry, rows = cutter.round(program, consts, carry, xs)
+        moved = zip(given[shape.consts : start], carry, strict=True)
+        given[shape.consts : start] = [cutter.moved(x, spec) for x, spec in moved]
         values = [x.value for x in (*front, *given)]
         results = self(*values, program=local, shape=shape)
-        ends = (*carry, *[((), *spec) for spec in found[shape.carry :]])
+        ends = (*carry, *[((), *spec) for spec in rows])
         return [Part(x, spec) for x, spec in zip(results, ends, strict=True)]
 
     def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:

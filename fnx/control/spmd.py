@@ -246,11 +246,11 @@ class _Spmd(Primitive):
         return results, out_mapped
 
     def cut(self, cutter: Any, eqn: Any, parts: Sequence[Any]) -> Any:
-        """The program itself, if it is for the same mesh."""
+        """The program itself if it is for the same mesh, else that of all replicas."""
         params = eqn.params
         axes, ins, outs = params["axes"], params["ins"], params["outs"]
         if dict(axes) != cutter.sizes:
-            return None
+            return cutter.run(as_one(params["program"], axes, ins, outs), parts)
         rows = zip(parts, ins, strict=True)
         inputs = [cutter.moved(part, spec).value for part, spec in rows]
         found = evaluate(params["program"], inputs)

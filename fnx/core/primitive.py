@@ -95,6 +95,9 @@ class Primitive:
     routine: ClassVar[str | None] = None
     # Whether the elements of its outputs are elements of its inputs.
     moves: ClassVar[bool] = False
+    # Whether on several devices an axis that it needs as a whole has to be whole
+    # before: gathering it would have every device compute all of what takes long.
+    whole_before: ClassVar[bool] = False
 
     def __init__(self, name: str) -> None:
         self.name = name

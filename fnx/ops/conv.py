@@ -22,7 +22,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.layout import Convolved
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive, is_linear
+from fnx.core.primitive import Flow, MappedAxis, Primitive, is_linear
 from fnx.core.program import Eqn
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
@@ -63,6 +63,38 @@ class _Convolution(Primitive):
     gathers = True
     linear = True
     reads = "many"
+    whole_before = True
+    combine = "add"
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        convolution: Convolution,
+        **params: Any,
+    ) -> Flow:
+        """Batch and output features run along the output, unless they are in groups.
+
+        Input features of one group are folded; axes of space are where no windows are.
+        """
+        (batch, feature, *space), (outs_at, ins, *_), (count, made, *places) = (
+            convolution.dims
+        )
+        lhs: list[Any] = [None] * types[0].ndim
+        rhs: list[Any] = [None] * types[1].ndim
+        out: list[Any] = [None] * outs[0].ndim
+        if convolution.batch_groups == 1:
+            lhs[batch] = out[count] = "batch"
+        if convolution.feature_groups == 1:
+            lhs[feature] = rhs[ins] = "folded"
+        if convolution.groups == 1:
+            rhs[outs_at] = out[made] = "made"
+        covered = convolution.windows.axes
+        for axis, (at, place) in enumerate(zip(space, places, strict=True)):
+            if axis not in covered:
+                lhs[at] = out[place] = axis
+        return Flow((tuple(lhs), tuple(rhs)), (tuple(out),))
 
     def __call__(
         self,

@@ -18,14 +18,14 @@ import numpy as np
 from fnx import dtypes
 from fnx.config import threads
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis
+from fnx.core.primitive import Flow, MappedAxis
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, OptionError, ShapeError, explain
 from fnx.ops.arithmetic import eq, mul, select
 from fnx.ops.families import OnHost
 from fnx.ops.parts import conj, or_
 from fnx.ops.rearrange import Ints, check_axes, shifted
-from fnx.ops.shape import iota
+from fnx.ops.shape import iota, kept_axes
 
 KINDS = ("FFT", "IFFT", "RFFT", "IRFFT")
 """The transform, its inverse (divided by the number of elements), both of reals."""
@@ -43,7 +43,19 @@ class _Fft(OnHost):
 
     linear = True
     gathers = True
+    whole_before = True
     routine = "fft"
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        axes: Ints,
+        **params: Any,
+    ) -> Flow:
+        """The other axes run along the output."""
+        return kept_axes(types, outs, axes)
 
     def infer(self, x: ArrayType, *, kind: str, lengths: Ints, axes: Ints) -> ArrayType:
         """The type of the coefficients, or of the signal."""

@@ -17,7 +17,7 @@ from fnx import dtypes
 from fnx.core.array import Array
 from fnx.core.faults import Fault
 from fnx.core.padding import Extent, Padded, Pads
-from fnx.core.primitive import MappedAxis, Pulled, is_linear
+from fnx.core.primitive import Flow, MappedAxis, Pulled, is_linear
 from fnx.core.program import Atom, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
@@ -55,6 +55,19 @@ class _DynamicSlice(Copying):
 
     def __call__(self, x: Any, *starts: Any, sizes: Ints) -> Any:
         return super().__call__(x, *_scalars(starts), sizes=sizes)
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], *, sizes: Ints
+    ) -> Flow:
+        """Axes of which all is taken run along the output."""
+        axes = _full_axes(types[0].shape, sizes)
+        return Flow((axes, *[()] * (len(types) - 1)), (axes,))
+
+    def localized(
+        self, inputs: Sequence[Ints], outputs: Sequence[Ints], *, sizes: Ints
+    ) -> dict[str, Any]:
+        """All of an axis that is cut, too."""
+        return {"sizes": outputs[0]}
 
     def infer(self, x: ArrayType, *starts: ArrayType, sizes: Ints) -> ArrayType:
         """The operand's dtype in the shape `sizes`."""
@@ -134,6 +147,11 @@ class _DynamicUpdateSlice(Copying):
 
     def __call__(self, x: Any, update: Any, *starts: Any) -> Any:
         return super().__call__(x, update, *_scalars(starts))
+
+    def flow(self, types: Sequence[ArrayType], outs: Sequence[ArrayType]) -> Flow:
+        """Axes of which all is replaced run along the output."""
+        axes = _full_axes(types[0].shape, types[1].shape)
+        return Flow((axes, axes, *[()] * (len(types) - 2)), (axes,))
 
     def infer(self, x: ArrayType, update: ArrayType, *starts: ArrayType) -> ArrayType:
         """The operand's type."""
@@ -304,6 +322,12 @@ def take_along(
 
 
 # ---------------------------------------------------------------- the rules' parts
+
+
+def _full_axes(shape: Ints, sizes: Ints) -> tuple[int | None, ...]:
+    """The axes of which a part has all, by their numbers; `None` for others."""
+    rows = enumerate(zip(shape, sizes, strict=True))
+    return tuple([axis if size == n else None for axis, (n, size) in rows])
 
 
 def _scalars(starts: Sequence[Any]) -> list[Any]:

@@ -89,6 +89,12 @@ class _Barrier(Primitive):
         """The batched operands behind the barrier."""
         return self(*args, number=number), tuple(mapped)
 
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """Each operand as it is cut."""
+        behind = self(*[part.value for part in parts], **eqn.params)
+        rows = zip(behind, parts, strict=True)
+        return [type(part)(x, part.spec) for x, part in rows]
+
     def dependences(
         self, follow: Any, sets: Sequence[Any], known: Sequence[Any], *, number: int
     ) -> Sequence[Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive
 from fnx.core.program import Eqn
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
@@ -28,7 +28,7 @@ from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, all_of
 from fnx.ops.reduce import check_kind, fold_tag
 from fnx.ops.rewriting import rewritten
-from fnx.ops.shape import all_along
+from fnx.ops.shape import all_along, kept_axes
 from fnx.ops.window_prefix import check_apart, check_windows_alike
 from fnx.ops.windows import (
     UNROLLED,
@@ -47,13 +47,29 @@ PLACE = dtypes.int32
 """The dtype of an element's number in its window."""
 
 
-class WindowReduction(Primitive):
+class _OverWindows(Primitive):
+    """What reads, or writes, the windows over an array."""
+
+    reads = "many"
+    whole_before = True
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        windows: Windows,
+        **params: Any,
+    ) -> Flow:
+        """Axes without windows run along the output."""
+        return kept_axes(types, outs, windows.axes)
+
+
+class WindowReduction(_OverWindows):
     """Combines the elements of each window by a NumPy ufunc.
 
     `combine` is what a kernel calls it.
     """
-
-    reads = "many"
 
     def __init__(self, name: str, kinds: str, combine: str, numpy: np.ufunc) -> None:
         super().__init__(name)
@@ -162,14 +178,12 @@ class _WindowExtremum(WindowReduction):
         return self(x, windows=windows), moved
 
 
-class _WindowPlace(Primitive):
+class _WindowPlace(_OverWindows):
     """window_argmax and window_argmin: the number of the first NaN, or best element.
 
     Elements are counted in row-major order in the window. Where there is only padding
     it is the number of some of that.
     """
-
-    reads = "many"
 
     def __init__(self, name: str, better: str) -> None:
         super().__init__(name)
@@ -257,7 +271,7 @@ class _WindowPlace(Primitive):
         return k.fold(name, fold_tag(index), windows.size, body)[1]
 
 
-class _GatherAdd(Primitive):
+class _GatherAdd(_OverWindows):
     """select_and_gather_add(t, place, windows): the element with that number.
 
     Of each window of t; 0 where that is padding. Transposes to
@@ -266,7 +280,6 @@ class _GatherAdd(Primitive):
 
     linear = True
     lanewise = True
-    reads = "many"
 
     def infer(self, t: ArrayType, place: ArrayType, *, windows: Windows) -> ArrayType:
         """An element of t for each window."""
@@ -329,7 +342,7 @@ class _GatherAdd(Primitive):
         return k.where(met, lambda: t(at), lambda: zero)
 
 
-class _ScatterAdd(Primitive):
+class _ScatterAdd(_OverWindows):
     """select_and_scatter_add(x, place, windows, shape): puts each window's element.
 
     To where the element with that number lies in an array of the shape; what meets at
@@ -338,7 +351,6 @@ class _ScatterAdd(Primitive):
 
     linear = True
     lanewise = True
-    reads = "many"
 
     def infer(
         self, x: ArrayType, place: ArrayType, *, windows: Windows, shape: Ints

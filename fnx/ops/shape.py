@@ -159,22 +159,25 @@ class _Reshape(Rearrangement):
         return tuple([next(kept) if size != 1 else 0 for size in before])
 
     def cut(self, cutter: Any, eqn: Any, parts: Sequence[Any]) -> Any:
-        """What cuts the first of merged axes cuts the first of what they become."""
+        """Neighbours in the mesh stay neighbours in the array; others are gathered."""
         (part,), shape = parts, eqn.params["shape"]
         before = eqn.inputs[0].type.shape
-        spec = [()] * len(shape)
+        given: list[Any] = [()] * len(before)
+        spec: list[Any] = [()] * len(shape)
         for old, new in merged_axes(before, shape):
-            cut = [axis for axis in old if part.spec[axis]]
-            if not cut:
-                continue
-            first = next((axis for axis in new if shape[axis] > 1), None)
-            names = part.spec[cut[0]]
-            leads = cut == [next(axis for axis in old if before[axis] > 1)]
-            if first is None or not leads or not cutter.divides(shape[first], names):
-                return None
-            spec[first] = names
+            names = _leading(before, old, part.spec, cutter)
+            rest = names
+            for axis in new:
+                spec[axis], rest = _dividing(shape[axis], rest, cutter)
+                if cutter.count(spec[axis]) < shape[axis]:
+                    break
+            names = names[: len(names) - len(rest)]
+            for axis in old:
+                given[axis] = names[: len(part.spec[axis])]
+                names = names[len(given[axis]) :]
+        x = cutter.moved(part, tuple(given)).value
         local = cutter.local(shape, tuple(spec))
-        return [type(part)(self(part.value, shape=local), tuple(spec))]
+        return [type(part)(self(x, shape=local), tuple(spec))]
 
     def viewed(self, layout: Layout, x: ArrayType, *, shape: Ints) -> Layout | None:
         """Axes are merged and cut, if the strides allow it."""
@@ -708,6 +711,28 @@ def kept_axes(
     """The flow of arrays of one rank, some of whose axes have to be whole."""
     axes = tuple([None if d in whole else d for d in range(outs[0].ndim)])
     return Flow((axes,) * len(types), (axes,) * len(outs))
+
+
+def _leading(
+    shape: Ints, axes: Sequence[int], spec: Sequence[Any], cutter: Any
+) -> tuple[Any, ...]:
+    """What cuts axes that are merged so that each device has one stretch of them."""
+    found: list[Any] = []
+    for axis in axes:
+        found += spec[axis]
+        if cutter.count(spec[axis]) < shape[axis]:
+            break
+    return tuple(found)
+
+
+def _dividing(
+    size: int, names: tuple[Any, ...], cutter: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The first names as far as they cut an axis in equal parts, and the others."""
+    count = 0
+    while count < len(names) and cutter.divides(size, names[: count + 1]):
+        count += 1
+    return names[:count], names[count:]
 
 
 def _changed(before: Ints, after: Ints) -> list[int]:

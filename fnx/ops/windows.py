@@ -24,7 +24,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.links import Links, copied
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, ShapeError, explain
 from fnx.ops.families import NUMBER, Copying, widened
@@ -111,6 +111,12 @@ class Windows:
     def interior(self) -> Ints:
         """What is put between the elements of each axis."""
         return tuple([spread - 1 for spread in self.base_dilation])
+
+    @property
+    def axes(self) -> Ints:
+        """The axes along which windows are more than the elements as they are."""
+        alone = 1, 1, (0, 0), 1
+        return tuple([axis for axis, row in enumerate(self.rows) if row[:4] != alone])
 
     def over(self, shape: Ints) -> Ints:
         """How many windows there are along each axis of an array."""
@@ -378,6 +384,19 @@ class _Patches(Copying):
     cheap = True
     lanewise = True
     reads = "many"
+    whole_before = True
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        windows: Windows,
+        dims: Ints,
+    ) -> Flow:
+        """Axes without windows run along the output."""
+        axes, found = _labels(windows, dims)
+        return Flow((axes,), (found,))
 
     def infer(self, x: ArrayType, *, windows: Windows, dims: Ints) -> ArrayType:
         """How many windows there are along each axis, then their sizes."""
@@ -451,6 +470,20 @@ class _OverlapAdd(Primitive):
     linear = True
     lanewise = True
     reads = "many"
+    whole_before = True
+
+    def flow(
+        self,
+        types: Sequence[ArrayType],
+        outs: Sequence[ArrayType],
+        *,
+        windows: Windows,
+        dims: Ints,
+        shape: Ints,
+    ) -> Flow:
+        """Axes without windows run along the output."""
+        axes, found = _labels(windows, dims)
+        return Flow((found,), (axes,))
 
     def infer(
         self, x: ArrayType, *, windows: Windows, dims: Ints, shape: Ints
@@ -544,6 +577,16 @@ class _OverlapAdd(Primitive):
 
         counts, turned = windows.over(shape), windows.turned(shape)
         return k.convert(over_window(k, "add", index, turned, counts, one), x.dtype)
+
+
+def _labels(
+    windows: Windows, dims: Ints
+) -> tuple[tuple[int | None, ...], tuple[int | None, ...]]:
+    """Labels of an array's axes and of those of its windows (see `Flow`)."""
+    ndim, covered = len(windows.size), windows.axes
+    axes = [None if axis in covered else axis for axis in range(ndim)]
+    natural = [*axes, *[None] * ndim]
+    return tuple(axes), tuple([natural[d] for d in dims])
 
 
 def _raised(dims: Ints) -> Ints:

@@ -15,15 +15,18 @@ from typing import Any
 
 from fnx import errors
 from fnx.core.cache import cached
-from fnx.core.primitive import Flow
+from fnx.core.primitive import Flow, primitive
 from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.core.trace import bind, source_of
 from fnx.core.types import ArrayType
+from fnx.dtypes import int32
 from fnx.ops.arithmetic import add, mul
 from fnx.ops.collective import all_gather, pmax, pmin, psum
+from fnx.ops.elementwise import convert, eq
 from fnx.ops.index import dynamic_slice
 from fnx.ops.meeting import axis_index
-from fnx.ops.shape import permute, reshape, scalar
+from fnx.ops.sending import pbroadcast
+from fnx.ops.shape import full, permute, reshape, scalar
 from fnx.records import record
 from fnx.transforms.rewrite import rewrite
 
@@ -111,24 +114,18 @@ class Cutter:
             values.update(zip(eqn.outputs, results, strict=True))
         return [self._atom(values, atom) for atom in program.outputs]
 
-    def program(
-        self, program: Program, ins: Sequence[Spec], outs: Sequence[Spec | None]
-    ) -> tuple[Program, tuple[Spec, ...]]:
-        """A held program of one device, and how its outputs are cut."""
-        axes = tuple(self.sizes.items())
-        return partition_program(program, axes, tuple(ins), tuple(outs), self.replicate)
-
     def _atom(self, values: dict[Var, Part], atom: Any) -> Part:
         if isinstance(atom, Var):
             return values[atom]
         return Part(atom, tuple([()] * len(atom.type.shape)))
 
     def _apply(self, eqn: Eqn, parts: list[Part]) -> Sequence[Part]:
-        primitive = eqn.primitive
-        found = primitive.cut(self, eqn, parts)
+        found = eqn.primitive.cut(self, eqn, parts)
         if found is not None:
             return list(found)
-        body = primitive.body(**eqn.params)
+        if eqn.primitive.effect:
+            return self.once(eqn, parts)
+        body = eqn.primitive.body(**eqn.params)
         if body is not None:
             return self.run(body, parts)
         if all(part.is_whole for part in parts):
@@ -136,7 +133,7 @@ class Cutter:
         along = self._along(eqn, parts)
         if along is not None:
             return along
-        if not self.replicate and not all(part.is_whole for part in parts):
+        if not self.replicate:
             raise self._refused(eqn, parts)
         return self.whole(eqn, parts)
 
@@ -147,9 +144,38 @@ class Cutter:
         many = results if eqn.primitive.multiple else (results,)
         return [Part(x, tuple([()] * len(x.type.shape))) for x in many]
 
+    def once(self, eqn: Eqn, parts: Sequence[Part]) -> list[Part]:
+        """An equation with an effect, which the first device has for all of them."""
+        first: Any = scalar(1, int32)
+        for name, size in self.sizes.items():
+            number = axis_index(axis_name=name, axis_size=size)
+            is_first = eq(number, scalar(0, number.dtype))
+            first = mul(first, convert(is_first, dtype=int32))
+        types = [out.type for out in eqn.outputs]
+        inputs = tuple([Var(atom.type) for atom in eqn.inputs])
+        outputs = tuple(map(Var, types))
+        same = Eqn(eqn.primitive, inputs, outputs, eqn.params, eqn.source)
+        act = Program(inputs, (same,), outputs)
+
+        def nothing(*_: Any) -> list[Any]:
+            return [full(type.shape, type.dtype, 0) for type in types]
+
+        skip = rewrite(nothing, act.input_types, "partition", act)
+        given = [self.gathered(part).value for part in parts]
+        found = bind(primitive("cond"), (first, *given), {"branches": (skip, act)})
+        for name, size in self.sizes.items():
+            found = [
+                pbroadcast(x, axis_name=name, source=0, axis_size=size) for x in found
+            ]
+        return [Part(x, tuple([()] * len(x.type.shape))) for x in found]
+
+    def count(self, names: Names) -> int:
+        """In how many parts axes of the mesh cut an axis."""
+        return _count(names, self.sizes)
+
     def divides(self, size: int, names: Names) -> bool:
         """Whether an axis can be cut along axes of the mesh."""
-        return size % _count(names, self.sizes) == 0
+        return size % self.count(names) == 0
 
     def local(self, shape: tuple[int, ...], spec: Spec) -> tuple[int, ...]:
         """The shape of a device's part."""
@@ -177,17 +203,64 @@ class Cutter:
         """This device's stretch of an axis."""
         if not names:
             return x
-        count = _count(names, self.sizes)
-        size = x.shape[axis] // count
-        number = axis_index(axis_name=names[0], axis_size=self.sizes[names[0]])
-        for name in names[1:]:
-            own = axis_index(axis_name=name, axis_size=self.sizes[name])
-            number = add(mul(number, scalar(self.sizes[name], number.dtype)), own)
+        size = x.shape[axis] // _count(names, self.sizes)
+        number = self.place(names)
         start = mul(number, scalar(size, number.dtype))
         zero = scalar(0, number.dtype)
         starts = [start if d == axis else zero for d in range(x.ndim)]
         sizes = tuple([size if d == axis else n for d, n in enumerate(x.shape)])
         return dynamic_slice(x, *starts, sizes=sizes)
+
+    def place(self, names: Names) -> Any:
+        """The number of this device among those along axes of the mesh."""
+        number = axis_index(axis_name=names[0], axis_size=self.sizes[names[0]])
+        for name in names[1:]:
+            own = axis_index(axis_name=name, axis_size=self.sizes[name])
+            number = add(mul(number, scalar(self.sizes[name], number.dtype)), own)
+        return number
+
+    # -- programs that equations hold
+
+    def program(
+        self, program: Program, ins: Sequence[Spec], outs: Sequence[Spec | None]
+    ) -> tuple[Program, tuple[Spec, ...]]:
+        """A held program of one device, and how its outputs are cut."""
+        axes = tuple(self.sizes.items())
+        return partition_program(program, axes, tuple(ins), tuple(outs), self.replicate)
+
+    def round(
+        self,
+        program: Program,
+        consts: Sequence[Spec],
+        carry: Sequence[Spec],
+        xs: Sequence[Spec] = (),
+    ) -> tuple[Program, tuple[Spec, ...], tuple[Spec, ...]]:
+        """A round of a loop on one device, how its carry is cut, and its other outputs.
+
+        What rounds cut further than it is at first is cut so from the start.
+        """
+        free = (None,) * len(program.outputs)
+        settled = False
+        while not settled:
+            _, found = self.program(program, [*consts, *carry, *xs], free)
+            rows = zip(carry, found, strict=False)
+            grown = [new if _refines(new, old) else old for old, new in rows]
+            settled, carry = grown == [*carry], grown
+        outs = (*carry, *free[len(carry) :])
+        local, found = self.program(program, [*consts, *carry, *xs], outs)
+        return local, tuple(carry), found[len(carry) :]
+
+    def branches(
+        self, programs: Sequence[Program], ins: Sequence[Spec]
+    ) -> tuple[tuple[Program, ...], tuple[Spec, ...]]:
+        """Programs of which one is chosen, and how their outputs are cut alike.
+
+        Each output is cut as in the branch that cuts it most.
+        """
+        free = (None,) * len(programs[0].outputs)
+        found = [self.program(program, ins, free)[1] for program in programs]
+        outs = tuple([max(row, key=_cuts) for row in zip(*found, strict=True)])
+        return tuple([self.program(p, ins, outs)[0] for p in programs]), outs
 
     # -- along the axes that equations keep
 
@@ -198,6 +271,8 @@ class Cutter:
         outs = [out.type for out in eqn.outputs]
         flow = primitive.flow(types, outs, **params)
         if flow is None:
+            return None
+        if primitive.whole_before and not self.replicate and _is_open(flow, parts):
             return None
         sizes = _sizes(flow, types, outs)
         chosen = self._chosen(parts, flow, types, sizes)
@@ -306,6 +381,24 @@ def _spec(
     """How an array is cut whose axes have labels."""
     rows = zip(labels, type.shape, strict=False)
     return tuple([chosen[label] if sizes[label] == n else () for label, n in rows])
+
+
+def _is_open(flow: Flow, parts: Sequence[Part]) -> bool:
+    """Whether an axis is cut that has to be there as a whole."""
+    rows = zip(flow.inputs, parts, strict=True)
+    pairs = [pair for row, x in rows for pair in zip(row, x.spec, strict=False)]
+    return any(label is None and names for label, names in pairs)
+
+
+def _refines(new: Spec, old: Spec) -> bool:
+    """Whether one cut of an array is another one, cut further."""
+    rows = zip(new, old, strict=True)
+    return all(_common(finer, names) == len(names) for finer, names in rows)
+
+
+def _cuts(spec: Spec) -> int:
+    """How many axes of a mesh cut an array."""
+    return sum(map(len, spec))
 
 
 def _common(first: Names, second: Names) -> int:

@@ -17,7 +17,7 @@ from fnx.numpy.linalg.decompositions import svdvals
 from fnx.numpy.mathematics import absolute, conj, power, real, root
 from fnx.numpy.operands import ArrayLike, as_array, axes_tuple, cast, inexact_dtype
 from fnx.numpy.reductions import Axis
-from fnx.numpy.shaping import moveaxis, ravel, reshape
+from fnx.numpy.shaping import moveaxis, reshape
 from fnx.numpy.ufuncs import greater, multiply, not_equal
 
 
@@ -40,8 +40,7 @@ def norm(
     array = as_array("norm", x)
     array = cast(array, inexact_dtype(array.dtype))
     if axis is None and ord is None:
-        value = _euclidean(ravel(array), (0,), False)
-        return reshape(value, (1,) * array.ndim) if keepdims else value
+        return _euclidean(array, tuple(range(array.ndim)), keepdims)
     axes = axes_tuple("norm", axis, array.ndim)
     if len(axes) == 1:
         return _vector_norm(array, ord, axes, keepdims)

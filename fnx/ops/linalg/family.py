@@ -16,7 +16,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import MappedAxis
+from fnx.core.primitive import Flow, MappedAxis
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost
 from fnx.ops.prefix import filled
@@ -29,8 +29,20 @@ class Stacked(OnHost):
     """An operation on each matrix of a stack."""
 
     gathers = True
+    whole_before = True
     # The axes of the first operand that are not the stack's.
     own_axes: ClassVar[int] = 2
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any
+    ) -> Flow:
+        """The axes of the stack run along all outputs."""
+        stack = types[0].ndim - self.own_axes
+        rows = [
+            tuple([axis if axis < stack else None for axis in range(x.ndim)])
+            for x in (*types, *outs)
+        ]
+        return Flow(tuple(rows[: len(types)]), tuple(rows[len(types) :]))
 
     def padded(self, pads: Pads, *xs: Padded, **params: Any) -> Any:
         """A larger stack, where only the axes of the stack vary."""
@@ -52,6 +64,19 @@ class Stacked(OnHost):
             return results, (False,) * len(results) if self.multiple else False
         results = self(*all_along(axis, args, mapped), **params)
         return results, (True,) * len(results) if self.multiple else True
+
+
+class Solving(Stacked):
+    """A solution for each column (row, of `x @ a = b`) of its last operand."""
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any
+    ) -> Flow:
+        """So do the columns, beside the axes of the stack."""
+        found = super().flow(types, outs, **params)
+        stack = found.outputs[0][:-2]
+        last = (None, "columns") if params.get("left_side", True) else ("columns", None)
+        return Flow((*found.inputs[:-1], (*stack, *last)), ((*stack, *last),))
 
 
 def check_matrices(asked: str, name: str, x: ArrayType, square: bool = False) -> None:

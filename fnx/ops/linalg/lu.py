@@ -28,7 +28,7 @@ from fnx.ops.linalg.algebra import (
     tril,
     triu,
 )
-from fnx.ops.linalg.family import Stacked, check_matrices, check_same
+from fnx.ops.linalg.family import Solving, Stacked, check_matrices, check_same
 from fnx.ops.linalg.triangular import triangular_solve
 from fnx.ops.shape import iota
 from fnx.ops.sort import take_along
@@ -139,7 +139,7 @@ def exchanged(pivots: Any, count: int) -> Any:
     return order
 
 
-class _Solve(Stacked):
+class _Solve(Solving):
     """solve(a, b, transpose_a): x with a @ x = b, or aᵀ @ x = b, by elimination.
 
     Where a matrix is singular, elements of x are infinite or NaN.
@@ -204,7 +204,7 @@ class _Solve(Stacked):
             plan.host()
 
 
-class _FactoredSolve(Stacked):
+class _FactoredSolve(Solving):
     """factored_solve(a, factors, pivots, b, transpose_a): as `solve`, by what `lu(a)`
     gave.
 

@@ -28,7 +28,7 @@ from fnx.ops.linalg.algebra import (
     triu,
     with_diagonal,
 )
-from fnx.ops.linalg.family import Stacked, check_matrices, check_same
+from fnx.ops.linalg.family import Solving, Stacked, check_matrices, check_same
 from fnx.ops.shape import padded_along, part_of
 
 
@@ -85,7 +85,7 @@ class _Cholesky(Stacked):
             plan.host()
 
 
-class _TriangularSolve(Stacked):
+class _TriangularSolve(Solving):
     """triangular_solve(a, b): x with op(a) @ x = b, or x @ op(a) = b.
 
     `op` transposes, conjugates, or both. Of `a`, the triangle that `lower` says is
