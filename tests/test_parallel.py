@@ -8,7 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import optim, random
-from fnx.control import spmd
+from fnx.control import joint
 from fnx.demo.__main__ import main
 from fnx.demo.parallel import checks, data, model, pipeline, sequence, tensor
 from fnx.demo.parallel.replicas import on_devices, on_replicas, spread, together
@@ -23,7 +23,7 @@ NAMES = list(checks.recipes(model.Sizes(), LAYERS, optim.adam(1e-3)))
 @pytest.fixture(autouse=True)
 def eight(monkeypatch):
     """Eight CPU devices, each with its thread, however little they do."""
-    monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
+    monkeypatch.setattr(joint, "runs_as_one", lambda *_: False)
     fnx.clear_caches()
     with fnx.config.override(cpu_devices=8):
         yield

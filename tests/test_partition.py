@@ -8,7 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
-from fnx.control import spmd
+from fnx.control import joint
 from fnx.runtime import replicas
 from fnx.sharding import NamedSharding
 from fnx.sharding import PartitionSpec as P
@@ -409,7 +409,7 @@ def in_parts(x, mesh, *spec):
 
 def threads(monkeypatch):
     """Has small programs run in threads, too; gives the meshes that were used."""
-    monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
+    monkeypatch.setattr(joint, "runs_as_one", lambda *_: False)
     fnx.clear_caches()
     runs = []
     original = replicas.Replicas.run

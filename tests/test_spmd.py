@@ -12,7 +12,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax
-from fnx.control import spmd
+from fnx.control import joint
 from fnx.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from fnx.sharding import PartitionSpec as P
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.multi_device
 def eight(request, monkeypatch):
     """Eight CPU devices; some programs may be run for all of them as one."""
     if request.param == "threads":
-        monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
+        monkeypatch.setattr(joint, "runs_as_one", lambda *_: False)
     fnx.clear_caches()
     with fnx.config.override(cpu_devices=8):
         yield

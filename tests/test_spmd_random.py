@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fnx
 import fnx.numpy as fnp
-from fnx.control import spmd
+from fnx.control import joint
 from tests.spmd_programs import (
     GRID,
     MOVES,
@@ -43,7 +43,7 @@ def six():
     """A device for each replica, each with its thread, however little they do."""
     fnx.clear_caches()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spmd, "runs_as_one", lambda *_: False)
+        patch.setattr(joint, "runs_as_one", lambda *_: False)
         with fnx.config.override(cpu_devices=6):
             yield
     fnx.clear_caches()

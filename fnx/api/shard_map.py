@@ -24,7 +24,8 @@ from fnx.api.arguments import (
 )
 from fnx.api.spread import Spread, refuse_bound, replicated
 from fnx.config import config
-from fnx.control.spmd import Specs, depends, names_of
+from fnx.control.joint import Specs, names_of
+from fnx.control.spmd import depends
 from fnx.core.axes import bound_axes, bound_axis
 from fnx.core.program import Program
 from fnx.core.trace import Tracer

@@ -14,8 +14,9 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import watching
-from fnx.control import spmd as control
-from fnx.control.spmd import Specs, as_one, spmd, whole
+from fnx.control import joint
+from fnx.control.joint import Specs, as_one, whole
+from fnx.control.spmd import spmd
 from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
@@ -114,7 +115,7 @@ def _as_one(
     # lazy: few programs have replicas, and `jit` needs none
     from fnx.api.jit import jit  # lazy: see above
 
-    if not control.runs_as_one(program, mesh.axes):
+    if not joint.runs_as_one(program, mesh.axes):
         return None
     function = as_one(program, mesh.axes, ins, outs)
     shardings = [NamedSharding(mesh, spec_of(spec)) for spec in outs]

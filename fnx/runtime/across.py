@@ -16,7 +16,8 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import config
-from fnx.control.spmd import Axes, Specs, flattened, names_of
+from fnx.control.joint import Axes, Specs, names_of
+from fnx.control.spmd import flattened
 from fnx.core.cache import cached
 from fnx.core.communicator import Communicator
 from fnx.core.primitive import MappedAxis

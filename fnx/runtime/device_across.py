@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from fnx.control.spmd import Axes, Specs, flattened
+from fnx.control.joint import Axes, Specs
+from fnx.control.spmd import flattened
 from fnx.core.cache import cached
 from fnx.core.program import Program
 from fnx.core.types import ArrayType

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fnx.control.spmd import Axes, Specs, flattened
+from fnx.control.joint import Axes, Specs
+from fnx.control.spmd import flattened
 from fnx.core.cache import cached
 from fnx.core.program import Program
 from fnx.core.types import ArrayType

@@ -19,17 +19,10 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
+from fnx.control import joint
 from fnx.control import spmd as control
-from fnx.control.spmd import (
-    Axes,
-    Spec,
-    Specs,
-    as_one,
-    backend_of,
-    flattened,
-    names_of,
-    whole,
-)
+from fnx.control.joint import Axes, Spec, Specs, as_one, names_of, whole
+from fnx.control.spmd import backend_of, flattened
 from fnx.core import axes as named_axes
 from fnx.core.cache import cached
 from fnx.core.communicator import Communicator
@@ -211,7 +204,7 @@ def alone(program: Program, axes: Axes, ins: Specs, outs: Specs) -> AsOne:
 @cached
 def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas | AsOne:
     """A program ready to run on all replicas."""
-    if control.runs_as_one(program, axes):
+    if joint.runs_as_one(program, axes):
         return alone(program, axes, ins, outs)
     reads, writes = parts(program, axes, ins, outs)
     executable = executable_for(combined(flattened(program, "cpu")))

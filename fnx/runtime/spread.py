@@ -16,7 +16,8 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import watching
-from fnx.control.spmd import Axes, Specs, backend_of, whole
+from fnx.control.joint import Axes, Specs, whole
+from fnx.control.spmd import backend_of
 from fnx.core.program import Program
 from fnx.core.types import ArrayType
 from fnx.records import record

@@ -8,7 +8,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import lax
-from fnx.control import spmd
+from fnx.control import joint
 from fnx.transforms import combine
 from fnx.transforms.combine import combined
 
@@ -81,7 +81,7 @@ def test_what_acts_keeps_its_place():
 
 @pytest.mark.multi_device
 def test_the_bits_are_those_of_each_alone(monkeypatch):
-    monkeypatch.setattr(spmd, "runs_as_one", lambda *_: False)
+    monkeypatch.setattr(joint, "runs_as_one", lambda *_: False)
     x = fnp.array(RNG.standard_normal((N, 2, 2, 3)).astype("f4") * 1e3)
     y = fnp.array(RNG.standard_normal((N, 2, 4)))
 
