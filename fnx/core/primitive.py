@@ -64,7 +64,7 @@ class Primitive:
     # Whether eager calls go through the compiler (primitives that hold programs).
     compiled: ClassVar[bool] = False
     # From so many elements of the output on eager calls are compiled, too: where the
-    # reference rule takes long; `None` is never. Only for what is `lanewise`.
+    # reference rule takes long; `None` is never. What is `lanewise` shares few kernels.
     compiled_from: int | None = None
     # Whether it does something besides computing its outputs (see `Eqn.effect`).
     effect: ClassVar[bool] = False

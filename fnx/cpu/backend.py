@@ -25,6 +25,7 @@ from fnx.cpu.effort import rounds
 from fnx.cpu.emit import RUN
 from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
+from fnx.cpu.fft import PREFIX, address
 from fnx.cpu.gemm import gemm_address
 from fnx.cpu.library import (
     BLAS_BEGIN,
@@ -98,7 +99,7 @@ class CpuBackend:
         if config.debug >= 6:
             print(f"--- asm\n{jit.assembly(module)}", file=sys.stderr)
         return Compiled(
-            plan=dataclasses.replace(plan, steps=()),
+            plan=dataclasses.replace(plan, steps=(), arena=printed.arena),
             hosts=tuple(printed.hosts),
             code=jit.assemble_module(module, num_threads()),
             symbols=tuple(sorted(printed.symbols)),
@@ -139,6 +140,7 @@ class _NativePlan:
         self.hosts = compiled.hosts
         self.rounds = compiled.rounds
         self.serve = self._serve  # kept: the code has its address
+        self.tables: list[object] = []  # kept, too
         imports = {name: self._address(name) for name in compiled.symbols}
         if compiled.sizes:
             imports[SIZES] = sizes.ctypes.data
@@ -166,6 +168,10 @@ class _NativePlan:
             return blas_threads_address(symbol)
         if symbol in OWN:
             return gemm_address(OWN[symbol])
+        if symbol.startswith(PREFIX):
+            place, table = address(symbol)
+            self.tables.append(table)
+            return place
         return blas_address(symbol)
 
     def __call__(

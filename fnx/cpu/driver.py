@@ -3,16 +3,19 @@
 Receives a `Plan` and prints `i32 run(ptr %pointers)`, where the pointers are those of
 the inputs, the output buffers and the arena. Kernels are calls of the functions that
 `emit.py` prints, matrix products are calls of `gemm.py` and BLAS, kernels of the user's
-are calls of where they are (never kept on disk). Host steps are calls of LAPACK, or
-call Python, and end the run when that fails (`python.py`). The plans that branches and
-loops hold are printed in their place. Next on the walk: `flow.py`, then `backend.py`.
+are calls of where they are (never kept on disk). Host steps are Fourier transforms
+(`fft.py`) and calls of LAPACK, or call Python, and end the run when that fails
+(`python.py`). The plans that branches and loops hold are printed in their place. Next
+on the walk: `flow.py`, then `backend.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
+from typing import Any
 
+from fnx.cpu import fft
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.flow import BASE, is_tight, looks, loop_places, print_flow
 from fnx.cpu.grain import shares
@@ -60,6 +63,7 @@ class Printed:
     module: Module
     symbols: set[str]
     hosts: list[Hosted]
+    arena: Any  # an int, or a formula where the plan is for many sizes
 
 
 Hosted = HostStep | Exception
@@ -68,13 +72,40 @@ Hosted = HostStep | Exception
 
 def print_plan(plan: Plan) -> Printed:
     """The module of a plan."""
-    function = Function()
+    function = Function(Behind(plan))
     Driver(plan, function, {}).run()
     function.restore_threads()
     module = function.module
     module.define(function.text())
     python = define(module, bool(function.hosts), function.deadline is not None)
-    return Printed(module, function.symbols | python, function.hosts)
+    symbols = function.symbols | python
+    return Printed(module, symbols, function.hosts, function.behind.end)
+
+
+class Behind:
+    """Memory behind a plan's arena, in which one step after the other works.
+
+    `slot` is the position of the arena's address among the pointers.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.slot = len(plan.inputs) + len(plan.buffers)
+        self.arena = plan.arena
+        self.begin = -(-plan.arena // 64) * 64
+        self.nbytes: Any = 0
+
+    def need(self, nbytes: int | Size) -> None:
+        """Has it be as long as a step needs."""
+        if isinstance(nbytes, Size) or isinstance(self.nbytes, Size):
+            self.nbytes = self.nbytes + nbytes  # nobody knows which one is larger
+        else:
+            self.nbytes = max(self.nbytes, nbytes)
+
+    @property
+    def end(self) -> Any:
+        """The bytes of the arena, with what is behind it."""
+        unused = not isinstance(self.nbytes, Size) and not self.nbytes
+        return self.arena if unused else self.begin + self.nbytes
 
 
 class Function:
@@ -85,7 +116,10 @@ class Function:
     when to look for signals, which all loops of a call share.
     """
 
-    def __init__(self, name: str = "run", around: Function | None = None) -> None:
+    def __init__(
+        self, behind: Behind, name: str = "run", around: Function | None = None
+    ) -> None:
+        self.behind = behind
         self.name = name
         self.is_tight = around is not None
         self.module = Module()
@@ -100,6 +134,7 @@ class Function:
         self.lines: list[str] = []
         self.numbers = 0
         self.operands: str | None = None  # memory for those of a product
+        self.temporary: str | None = None
         self.in_blas = False  # whether BLAS is told to use one thread
         self.deadline: str | None = None
         self.given = Numbers(self.module)
@@ -137,12 +172,32 @@ class Function:
         self.allocated.append(f"{name} = alloca [{max(nbytes, 1)} x i8], align 64")
         return name
 
+    def behind_arena(self, nbytes: int | Size) -> str:
+        """Memory behind the arena, which the steps before and after use, too."""
+        self.behind.need(nbytes)
+        if self.temporary is None:
+            self.temporary = "%temporary"
+            self.allocated += _loaded("%arena.begin", "%pointers", self.behind.slot)
+            self.allocated.append(
+                f"{self.temporary} = getelementptr i8, ptr %arena.begin, "
+                f"i64 {self.size(self.behind.begin)}"
+            )
+        return self.temporary
+
     def put(self, array: str, number: int, pointer: str) -> None:
         """Stores a pointer in such memory."""
         address = f"%put{self.number()}"
         self.lines += [
             f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
             f"store ptr {pointer}, ptr {address}",
+        ]
+
+    def put_number(self, array: str, number: int, value: int | Size) -> None:
+        """Stores a number in such memory."""
+        address = f"%put{self.number()}"
+        self.lines += [
+            f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
+            f"store i64 {self.size(value)}, ptr {address}",
         ]
 
     def external(self, name: str, result: str, parameters: str) -> str:
@@ -249,6 +304,8 @@ class Driver:
                     self.function.copy(*ends, nbytes)
             case HostStep() if is_native(step):
                 self.lapack(step)
+            case HostStep() if fft.is_native(step):
+                self.fourier(step)
             case HostStep(inputs=inputs, outputs=outputs):
                 places = [x for x in inputs if isinstance(x, Place)]
                 operands = [self.pointer(place) for place in (*places, *outputs)]
@@ -288,7 +345,7 @@ class Driver:
     def tight(self, step: LoopStep) -> None:
         """A loop of few instructions, in a function of its own."""
         outer = self.function
-        inner = Function(outer.label("loop"), outer)
+        inner = Function(outer.behind, outer.label("loop"), outer)
         places = loop_places(step)
         array = outer.array(len(places) + 1)
         registers = {}
@@ -389,6 +446,35 @@ class Driver:
             function.put(context, number, pointer)
         name = self.routine(step)
         self.rounds(name, context, matrices(step), chunk(step), True)
+
+    def fourier(self, step: HostStep) -> None:
+        """The calls of a Fourier transform, which threads share."""
+        function, calls = self.function, fft.calls(step)
+        for call in calls.calls:
+            context = function.array(len(call.numbers))
+            for place, number in enumerate(call.numbers):
+                if number == fft.TEMPORARY:
+                    function.put(context, place, function.behind_arena(calls.nbytes))
+                elif isinstance(number, Place):
+                    function.put(context, place, self.pointer(number))
+                elif isinstance(number, fft.Table):
+                    function.put(context, place, self.table(number))
+                else:
+                    function.put_number(context, place, number)
+            name = function.external(call.function, "void", "ptr, i64, i64")
+            self.rounds(name[1:], context, call.rounds, call.chunk, False)
+
+    def table(self, table: fft.Table) -> str:
+        """A place in a table of roots that the module is linked with."""
+        function = self.function
+        function.symbols.add(table.name)
+        declared = f"@{table.name} = external global i8"
+        function.module.declare(table.name, declared)
+        name = f"%table{function.number()}"
+        function.lines.append(
+            f"{name} = getelementptr i8, ptr @{table.name}, i64 {table.offset}"
+        )
+        return name
 
     def routine(self, step: HostStep) -> str:
         """The function of a routine of LAPACK; equal ones share it."""

@@ -1,7 +1,7 @@
 """Which host steps are calls of LAPACK, and the functions that make them.
 
 Receives a `HostStep`; gives the text of its function (see `lapack.py`), and how threads
-share its matrices. Next on the walk: `driver.py`.
+share its matrices. Next on the walk: `fft_roots.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """fft: discrete Fourier transforms along one axis or several.
 
 Receives an array, the kind of transform and its axes with their lengths; gives the
-transformed array. On the host SciPy's pocketfft computes it, with as many threads as
-kernels have. The transforms are linear and transpose to each other: a complex one is
+transformed array. Backends have machine code for most lengths; where there is none, and
+for small arrays outside of `jit`, SciPy's pocketfft computes it, with as many threads
+as kernels have. The transforms are linear and transpose to each other: a complex one is
 its own transpose, and a real one pairs with its inverse, in which every coefficient but
 those at 0 and in the middle stands for two. Next on the walk: `fnx/numpy/fft.py`.
 """
@@ -45,6 +46,7 @@ class _Fft(OnHost):
     gathers = True
     whole_before = True
     routine = "fft"
+    compiled_from = 2**18
 
     def flow(
         self,

@@ -282,11 +282,16 @@ _LEAST_KERNEL, _MOST_KERNEL = 32, 1 << 16
 def run_kernel(
     primitive: Primitive, arrays: Sequence[Any], params: Mapping[str, Any]
 ) -> np.ndarray[Any, Any]:
-    """Runs an elementwise primitive compiled, on NumPy arrays and numbers.
+    """Runs a primitive compiled, on NumPy arrays and numbers.
 
-    Whatever the shape is, few kernels serve: what is left of the last piece is filled
-    up with its last elements.
+    An elementwise one has few kernels, whatever the shape is: what is left of the last
+    piece is filled up with its last elements.
     """
+    if not primitive.lanewise:
+        whole = [making.from_numpy(x) for x in arrays]
+        program = single(primitive, [x.type for x in whole], params)
+        (made,) = executable_for(program).run(whole)
+        return made._numpy()
     wide = np.broadcast_arrays(*arrays)
     flat, shape = [x.reshape(-1) for x in wide], wide[0].shape
     pieces = []
