@@ -27,7 +27,7 @@ from fnx.kernel.ir import Store
 from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest, section
 from fnx.kernel.table import ExprTable
-from fnx.sizes import Size, usual
+from fnx.sizes import Size, lesser, usual
 
 LEAST = 1 << 16
 """Fewer elements than this are summed as they come."""
@@ -102,7 +102,8 @@ class _Columns:
     ) -> None:
         self.table, self.nest, self.local = table, nest, local
         (rows,) = nest.folds[0].indices
-        self.size, self.blocks, self.rest = _cut(rows.extent, blocks)
+        width = prod(index.extent for index in nest.domain)
+        self.size, self.blocks, self.rest = _cut(rows.extent, blocks, width)
         block = table.loop((rows.tag, "rows", self.size), self.blocks)
         assert isinstance(block, LoopIndex)
         self.block = block
@@ -147,10 +148,16 @@ class _Columns:
         return buffer, offset
 
 
-def _cut(rows: int | Size, blocks: int) -> tuple[int | Size, int, int | Size]:
-    """How many rows a block has, how many blocks there are, and the rows left."""
+def _cut(
+    rows: int | Size, blocks: int, width: int
+) -> tuple[int | Size, int, int | Size]:
+    """How many rows a block has, how many blocks there are, and the rows left.
+
+    Where rows are counted when they are summed, blocks of few of them are empty.
+    """
     if isinstance(rows, Size):
-        size = rows // blocks
+        long = lesser(rows // max(LEAST // width, 1), 1)
+        size = rows // blocks * long
         return size, blocks, rows - size * blocks
     even = _even(rows, blocks)
     return even, *divmod(rows, even)

@@ -122,7 +122,7 @@ def _widths(loop: Loop) -> list[int]:
     sizes += [s.buffer.dtype.itemsize for s in stmts if isinstance(s, Store)]
     width = REGISTER // max(sizes, default=8)
     contiguous = all(_is_contiguous(stmt, index) for stmt in stmts)
-    most = _most_registers(loop, len(varying), width) if contiguous else 1
+    most = _most_registers(loop, width) if contiguous else 1
     extent = usual(loop.extent)
     widths = {_at_most(width * n, extent) for n in (1, 2, 4, 8) if n <= most}
     # Half of the smallest register is no vector for a fold: its lanes are combined by
@@ -132,18 +132,34 @@ def _widths(loop: Loop) -> list[int]:
     return sorted(n for n in widths if n >= max(least, 2))
 
 
-def _most_registers(loop: Loop, operations: int, width: int) -> int:
+def _most_registers(loop: Loop, width: int) -> int:
     """How many registers a vector may have: several for light loops.
 
     They hide latency and, over the rows of an array, use whole cache lines up; but the
-    accumulators must stay in registers.
+    accumulators of an innermost loop must stay in registers. Those of loops around it
+    may wait in memory, and of loops that follow each other one runs at a time.
     """
     inner = list(loops(loop.body))
-    folds = {fold for each in (loop, *inner) for fold in each.carried}
-    if operations + sum(_update_cost(fold, width) for fold in folds) > LIGHT:
+    if _heaviest(loop, loop.index, width) > LIGHT:
         return 2 if inner else 1
-    accumulators = sum(len(fold.bodies) for fold in folds)
+    innermost = [each for each in (loop, *inner) if not any(loops(each.body))]
+    accumulators = max(
+        sum(len(fold.bodies) for fold in each.carried) for each in innermost
+    )
     return min(8 if inner else 4, max(8 // max(accumulators, 1), 1))
+
+
+def _heaviest(loop: Loop, index: LoopIndex, width: int) -> float:
+    """The operations of a round with lanes, of the loops in it those of the worst."""
+    inside = [stmt for stmt in loop.body if isinstance(stmt, Loop)]
+    around = {fold for each in inside for fold in each.carried}
+    own = [s.expr for s in loop.body if isinstance(s, Eval | Recall)]
+    updates = [_update_cost(f, width) for f in loop.carried if f not in around]
+    return (
+        sum(1 for expr in own if index in expr.free)
+        + sum(updates)
+        + max([_heaviest(each, index, width) for each in inside], default=0)
+    )
 
 
 def _at_most(width: int, extent: int) -> int:

@@ -11,8 +11,9 @@ from fnx.errors import InternalError
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import Expr, linear_offset
-from fnx.kernel.ir import Eval, Kernel, Loop, Store, parallel_loops
+from fnx.kernel.ir import Eval, Kernel, Loop, Store, loops, parallel_loops
 from fnx.kernel.printer import kernel_text
+from fnx.sizes import symbol
 
 F32 = dtypes.float32
 
@@ -150,7 +151,7 @@ def test_softmax_over_columns_has_lanes_over_columns():
     k.store(target, j * 64 + i, softmax(k, at, j))
     kernel = k.finish("softmax")
     assert skeleton(kernel) == [
-        "64 by 16",
+        "64 by 64",
         "  1000 by 1 max",
         "  1000 by 1 add",
         "  1000 by 1",
@@ -224,6 +225,13 @@ def test_long_column_sums_take_some_rows_together():
     assert parallel_loops(kernel) == (first, second)
     with pytest.raises(InternalError, match="nothing is kept in sums0"):
         check_kernel(Kernel("second", kernel.buffers, (second,), kernel.locals))
+
+
+def test_sums_of_any_number_of_rows_have_lanes_over_whole_rows():
+    """Folds that follow each other, or go on around others, keep no registers."""
+    kernel = column_sum(symbol("n"), 64)
+    lanes = [loop.width for loop in loops(kernel.body) if loop.extent == 64]
+    assert lanes == [64, 64]
 
 
 def test_long_sums_are_blocked():
