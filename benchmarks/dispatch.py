@@ -2,7 +2,7 @@
 
 Receives whether to be quick (no difference here), gives cases: a compiled function of
 ten floats, compiled functions of a tree of 100 small arrays, eager operations on ten
-floats, and making arrays from lists and from NumPy. Next on the walk: `fusion.py`.
+floats, and making arrays from lists and from NumPy. Next on the walk: `dynamic.py`.
 """
 
 from __future__ import annotations

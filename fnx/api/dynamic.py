@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
-from fnx.api.any_size import AnySizes
+from fnx.api.any_size import AnySize, AnySizes
 from fnx.api.arguments import name_of
 from fnx.api.entry import Entry, Signature, signature
 from fnx.api.jit import CACHE_SIZE, Jitted
@@ -43,6 +43,9 @@ from fnx.tree import PyTreeDef
 from fnx.tree import structure as tree_structure
 
 Axes = Mapping[str, Ints]
+MOST_BYTES = 2**27
+"""The bytes that a function keeps of the sizes that it has seen, about."""
+
 _LEAST = 8
 _FIX = "compute it in another way, or do not make that axis dynamic"
 
@@ -220,6 +223,7 @@ class Dynamic(Jitted):
         self._forms: dict[Any, list[_Form]] = {}
         # What programs depend on besides sizes, for those that had one for many sizes.
         self._worked: set[Any] = set()
+        self._nbytes = 0  # of what is kept of sizes
         self._reason = ""  # why the last call that was compiled was
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -228,6 +232,7 @@ class Dynamic(Jitted):
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         super().clear_cache()
+        self._nbytes = 0
         self._any.clear()
         self._forms.clear()
         self._worked.clear()
@@ -251,10 +256,21 @@ class Dynamic(Jitted):
         if tracing() or _looked_at() or not sizes.places or min(sizes.now) < 2:
             return super()._first_call(key, divided, leaves, treedef)
         ready = self._ready_for(key, divided, found, sizes)
-        while len(self._entries) >= CACHE_SIZE:
-            del self._entries[next(iter(self._entries))]
-        self._entries[key] = ready
+        self._keep(key, ready)
         return self._apply(ready, leaves)
+
+    def _keep(self, key: Any, ready: Entry) -> None:
+        """Keeps what calls of a signature run, and forgets the oldest if it is much.
+
+        A size that comes again is traced and linked again, and compiled no more.
+        """
+        self._entries[key] = ready
+        self._nbytes += _nbytes(ready)
+        while len(self._entries) > 1 and (
+            len(self._entries) > CACHE_SIZE or self._nbytes > MOST_BYTES
+        ):
+            oldest = self._entries.pop(next(iter(self._entries)))
+            self._nbytes -= _nbytes(oldest)
 
     def _sizes(self, found: Signature) -> _Sizes:
         """Where the dynamic axes are; raises if an array has no such axis."""
@@ -411,6 +427,11 @@ class Dynamic(Jitted):
             padded,
             tuple(numbers),
         )
+
+
+def _nbytes(entry: Entry) -> int:
+    """What is kept of a size that has code of its own, in bytes."""
+    return entry.nbytes if isinstance(entry, AnySize) else 0
 
 
 def _reason(ready: Entry, problem: Exception | None) -> str:

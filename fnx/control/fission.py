@@ -32,7 +32,7 @@ _MOST = 2**28
 def products_before(eqn: Eqn) -> list[Eqn] | None:
     """A scan whose products of rows are made before it."""
     shape, program = eqn.params["shape"], eqn.params["program"]
-    if shape.counted or shape.length < 2:
+    if shape.counted or usual(shape.length) < 2:
         return None
     consts = program.inputs[: shape.consts]
     rows = program.inputs[shape.consts + shape.carry :]
@@ -99,7 +99,7 @@ def _fits(values: Sequence[Atom], length: int) -> bool:
 def products_after(eqn: Eqn) -> list[Eqn] | None:
     """A scan whose products that no later round needs are made after it."""
     shape, program = eqn.params["shape"], eqn.params["program"]
-    if shape.counted or shape.length < 2:
+    if shape.counted or usual(shape.length) < 2:
         return None
     late = _of_results(program, shape.carry)
     made = {var for e in late for var in e.outputs}
@@ -152,7 +152,7 @@ def _of_results(program: Program, carry: int) -> list[Eqn]:
 def sums_after(eqn: Eqn) -> list[Eqn] | None:
     """A scan whose sums of products are made after it."""
     shape, program = eqn.params["shape"], eqn.params["program"]
-    if shape.counted or shape.length < 2:
+    if shape.counted or usual(shape.length) < 2:
         return None
     sums = _sums(program, shape.consts, shape.carry)
     rows = program.inputs[shape.consts + shape.carry :]

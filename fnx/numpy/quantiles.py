@@ -35,7 +35,7 @@ from fnx.ops import parts
 from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.elementwise import ceil, floor, ge
-from fnx.ops.shape import full, part_of
+from fnx.ops.shape import full, iota, part_of
 from fnx.runtime.array import ConcreteArray
 
 
@@ -283,21 +283,24 @@ def _at_position(ordered: Array, position: Any, method: str) -> Array:
         return full((*ordered.shape[:-1], 1), ordered.dtype, math.nan)
     final = float(ordered.shape[-1] - 1)
     low, high = math.floor(min(max(place, 0.0), final)), math.ceil(place)
-    below = _column(ordered, low)
-    if low == high:
-        return below
-    above = _column(ordered, math.floor(min(max(high, 0.0), final)))
+    above = math.floor(min(max(high, 0.0), final))
     weight = float(position - position.dtype.type(math.floor(place)))
     match method:
         case "lower":
-            return below
+            return _column(ordered, low)
         case "higher":
-            return above
-        case "midpoint":
-            return _middle(below, above)
+            return _column(ordered, above)
         case "nearest":
-            return below if weight <= 0.5 else above
-    return _linear(below, above, weight)
+            return _column(ordered, low if weight <= 0.5 else above)
+        case "midpoint" if low == above:
+            return _column(ordered, low)
+        case "midpoint":
+            return _middle(_column(ordered, low), _column(ordered, above))
+    # Also where both are one: so one program serves any number of elements.
+    pair = iota(shape=(2,), dtype=dtypes.int32, axis=0)
+    both = ufuncs.minimum(add(pair, low), above)
+    ends = take(ordered, both, -1, mode="clip")
+    return _linear(_column(ends, 0), _column(ends, 1), weight)
 
 
 def _column(x: Array, place: int) -> Array:

@@ -41,3 +41,8 @@ def executable_at(program: Program, code: Any, sizes: Sizes) -> Executable:
     """What runs the code at sizes, at which it computes the same as `program`."""
     cpu: Any = backend("cpu")
     return Executable(program, cpu.load_at(code, sizes), None)
+
+
+def code_size(code: Any) -> int:
+    """The bytes of the machine code, which each of the sizes has for itself."""
+    return sum(map(len, code.code.objects))

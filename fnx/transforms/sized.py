@@ -41,13 +41,12 @@ class SizedProgram:
     values: Values
 
 
-def samples(now: Values, step: int = 1, *, below: bool = False) -> list[Values]:
+def samples(now: Values, *, below: bool = False) -> list[Values]:
     """The sizes, besides those of now, whose programs tell the formulas.
 
-    They are a `step` apart: 2 for what is one program for odd sizes and another one for
-    even ones. They are those of now and larger ones, or `below` smaller ones: a table
-    may have no more rows. The last sample is far away from the others, to find out what
-    is right nearby alone.
+    They are those of now and larger ones, or `below` smaller ones: a table may have no
+    more rows. The last sample is far away from the others, to find out what is right
+    nearby alone.
 
     >>> n = Symbol("n")
     >>> [values[n] for values in samples({n: 100})]
@@ -57,20 +56,17 @@ def samples(now: Values, step: int = 1, *, below: bool = False) -> list[Values]:
     """
     base: dict[Symbol, int] = {}
     for each, value in now.items():
-        value -= 2 * step * below
-        while value < _LEAST or any(
-            abs(value - other) <= 2 * step for other in base.values()
-        ):
-            value += 2 * step
+        value -= 2 * below
+        while value < _LEAST or any(abs(value - other) <= 2 for other in base.values()):
+            value += 2
         base[each] = value
     found: list[Values] = [base]
-    found += [{**base, s: base[s] + step} for s in base]
-    found += [{**base, s: base[s] + 2 * step} for s in base]
+    found += [{**base, s: base[s] + 1} for s in base]
+    found += [{**base, s: base[s] + 2} for s in base]
     for a, b in combinations(base, 2):
-        found.append({**base, a: base[a] + step, b: base[b] + step})
-    far = _FAR * step
-    if below and min(base.values()) >= _LEAST + far:
-        far = -far
+        found.append({**base, a: base[a] + 1, b: base[b] + 1})
+    backwards = below and min(base.values()) >= _LEAST + _FAR
+    far = -_FAR if backwards else _FAR
     found.append({s: value + far for s, value in base.items()})
     return found
 
@@ -133,21 +129,16 @@ class _Fit:
         """The quadratic polynomial through the samples, in Newton's form."""
         now, base, *rest, distant = values
         count, first = len(self.symbols), self.sampled[0]
-        far = self.sampled[1][self.symbols[0]] - first[self.symbols[0]]
         ones, twos, pairs = rest[:count], rest[count : 2 * count], rest[2 * count :]
         away = [as_size(s) - first[s] for s in self.symbols]
         total: Any = base
         for one, two, step in zip(ones, twos, away, strict=True):
             slope, bend = one - base, two - 2 * one + base
-            if slope % far or bend % (2 * far * far):
+            if bend % 2:
                 return None
-            total = total + step * (slope // far)
-            total = total + step * (step - far) * (bend // (2 * far * far))
+            total = total + step * slope + step * (step - 1) * (bend // 2)
         for (i, j), both in zip(combinations(range(count), 2), pairs, strict=True):
-            bend = both - ones[i] - ones[j] + base
-            if bend % (far * far):
-                return None
-            total = total + away[i] * away[j] * (bend // (far * far))
+            total = total + away[i] * away[j] * (both - ones[i] - ones[j] + base)
         found: int | Size = total
         for value, sizes in ((now, self.now), (distant, self.sampled[-1])):
             if value != (found.at(sizes) if isinstance(found, Size) else found):

@@ -15,6 +15,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import errors, lax, nn
+from fnx.api import dynamic
 from fnx.compiler.inline import inline
 from fnx.config import config
 from fnx.core.array import Array
@@ -310,12 +311,53 @@ def test_the_first_size_may_be_a_special_one() -> None:
         assert jitted.cache_info().misses == 2
 
 
-def test_odd_and_even_sizes_may_be_two_programs() -> None:
-    jitted = fnx.jit(lambda x: fnp.median(x, 0), dynamic={"x": 0})
-    for size in (9, 10, 101, 3000, 7):
+@pytest.mark.parametrize("share", [0.25, 0.3, 1.0])
+@pytest.mark.parametrize("first", [9, 10, 101])
+def test_quantiles_between_any_two_elements_are_one_program(
+    first: int, share: float
+) -> None:
+    def quantiles(x: Any) -> Any:
+        return fnp.median(x, 0) + fnp.quantile(x, share, 0)
+
+    jitted = fnx.jit(quantiles, dynamic={"x": 0})
+    for size in (first, 9, 10, 101, 3000, 7):
         (x,) = arrays(size, (N, 3))
-        np.testing.assert_allclose(jitted(x), np.median(x, 0), rtol=1e-6)
-    assert jitted.cache_info()[:2] == (3, 2)
+        wanted = np.median(x, 0) + np.quantile(x, share, 0)
+        np.testing.assert_allclose(jitted(x), wanted, rtol=1e-5, atol=1e-6)
+    assert jitted.cache_info().misses == 1
+
+
+def written_out(rounds: int, x: Any) -> Any:
+    def body(c: Any, y: Any) -> Any:
+        return fnp.sin(0.9 * c + y), c * y
+
+    return lax.scan(body, 0.0, x, unroll=rounds)
+
+
+def checkpointed(rounds: int, x: Any) -> Any:
+    def last(x: Any) -> Any:
+        body = lambda c, y: (fnp.sin(0.9 * c + y), None)  # noqa: E731
+        return lax.scan(body, 0.0, x, checkpoint=rounds)[0]
+
+    return fnx.value_and_grad(last)(x)
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4, 8])
+@pytest.mark.parametrize("f", [written_out, checkpointed])
+@pytest.mark.parametrize("first", [17, 41, 102])
+def test_rounds_left_over_are_a_program_each(f: Any, rounds: int, first: int) -> None:
+    """Of sizes that leave the same rest there is one compile, whichever comes first."""
+    jitted = fnx.jit(lambda x: f(rounds, x), dynamic={"x": 0})
+    plain = fnx.jit(lambda x: f(rounds, x))
+    sizes = [first + n * rounds for n in (0, 1, 7, 200)]
+    for size in sizes:
+        (x,) = arrays(size, (N,))
+        same(jitted(x), plain(x))
+    assert jitted.cache_info().misses == 1
+    for size in range(8, 8 + 2 * rounds):
+        (x,) = arrays(size, (N,))
+        same(jitted(x), plain(x))
+    assert jitted.cache_info().misses <= rounds
 
 
 def test_bits_are_those_of_the_plain_jit_where_nothing_is_added_up() -> None:
@@ -352,6 +394,18 @@ def test_a_new_size_runs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         value, _ = jitted(params, x, y)
         wanted, _ = step(params, x, y)
         np.testing.assert_allclose(value, wanted, rtol=1e-4)
+
+
+def test_sizes_that_take_too_much_memory_are_forgotten_and_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dynamic, "MOST_BYTES", 2**18)
+    jitted = fnx.jit(lambda x: fnp.tanh(x) - x.mean(), dynamic={"x": 0})
+    for size in (*range(2, 40), *range(2, 40), 3):
+        (x,) = arrays(size, (N, 3))
+        np.testing.assert_allclose(jitted(x), np.tanh(x) - x.mean(), atol=1e-6)
+    info = jitted.cache_info()
+    assert info.misses == 1 and 1 < info.currsize < 10
 
 
 def test_repeated_calls_of_each_size_go_on_to_be_right() -> None:
