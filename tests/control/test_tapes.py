@@ -8,6 +8,8 @@ after the other, which goes through no branch of a batch.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -117,3 +119,25 @@ def test_memory_is_that_of_the_loops_alone(way):
         lambda i, x: converged(x).sum()
     )
     assert planned(one) < 1.1 * loops
+
+
+PROCESS = """
+import resource
+import numpy as np
+import fnx
+from tests.control.test_tapes import gradients, one
+x = np.linspace(0.1, 1.2, 300, dtype=np.float32).reshape(100, 3)
+choices = np.arange(100, dtype=np.int32) % 3
+for gradient in gradients(one).values():
+    print(np.abs(fnx.jit(gradient)(choices, x)).sum() > 0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
+def test_a_hundred_lanes_take_no_gigabytes():
+    """Memory is reserved for 1.2 GB a residual, and left as it is."""
+    command = [sys.executable, "-c", PROCESS]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    *ran, kilobytes = run.stdout.split()
+    assert ran == ["True", "True"] and int(kilobytes) < 600_000
