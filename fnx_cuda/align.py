@@ -17,6 +17,7 @@ from fnx_cuda.instructions import (
     Body,
     Branch,
     Call,
+    Convolve,
     Copy,
     Host,
     Instruction,
@@ -104,8 +105,10 @@ def _needed(item: Instruction, place: Place) -> int:
         case Launch(pointers=pointers, alignment=alignment):
             return alignment if place in pointers else 1
         case Product(step, _, after):
-            ends = [] if after is None else [after.bias, after.out]
+            ends = [] if after is None else [after.bias, after.out, after.aux]
             return ALIGNMENT if place in (step.out, step.x, step.y, *ends) else 1
+        case Convolve(step):
+            return ALIGNMENT if place in (step.out, step.x, step.kernel) else 1
         case Served(step):
             return ALIGNMENT if place in (*step.inputs, *step.outputs) else 1
         case Branch(step, branches):
@@ -192,6 +195,10 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
                     None if after.aux is None else at(after.aux),
                 )
             return Product(moved_step, launches_at(launches), after)
+        case Convolve(step, launches):
+            x, kernel, out = at(step.x), at(step.kernel), at(step.out)
+            turned = dataclasses.replace(step, out=out, x=x, kernel=kernel)
+            return Convolve(turned, launches_at(launches))
         case Branch(step, branches):
             given, ends = all_at(step.inputs), all_at(step.outputs)
             return Branch(

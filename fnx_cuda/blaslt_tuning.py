@@ -22,6 +22,7 @@ from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt import Calls, Candidate, Matmul, calls
 from fnx_cuda.blaslt_api import Epilogue
 from fnx_cuda.blaslt_trial import Addresses, Trial
+from fnx_cuda.called import LibraryError
 from fnx_cuda.products import way
 
 ROUNDS = 5
@@ -98,7 +99,7 @@ class Chosen:
 
     def _choose(self, at: Addresses, own: Start) -> Kept:
         key = choice_key(self._matmul)
-        kept = _kept(key)
+        kept = remembered(key)
         if kept is not None:
             return kept
         try:
@@ -111,7 +112,7 @@ class Chosen:
         starts = [self._start(candidate, at) for candidate in candidates]
         best = fastest([*starts, own], clock_on(at.stream))
         kept = Kept(candidates[best] if best < len(candidates) else None)
-        _keep(key, kept)
+        keep(key, kept)
         return kept
 
     def _start(self, candidate: Candidate, at: Addresses) -> Start:
@@ -131,7 +132,7 @@ def fastest(starts: Sequence[Start], clock: Clock) -> int:
         try:
             clock(start)  # loads what it needs
             times[number] = clock(start)
-        except api.BlasError:
+        except (api.BlasError, LibraryError):
             continue
     for _ in range(ROUNDS - 1):
         for number in times:
@@ -193,7 +194,8 @@ def forget() -> None:
     _known.clear()
 
 
-def _keep(key: str, kept: Kept) -> None:
+def keep(key: str, kept: Kept) -> None:
+    """Keeps a choice, in this process and on disk."""
     _known[key] = kept
     one = kept.candidate
     told = None if one is None else [one.algorithm.hex(), one.workspace]
@@ -201,7 +203,8 @@ def _keep(key: str, kept: Kept) -> None:
         cache.store(key, json.dumps(told).encode())
 
 
-def _kept(key: str) -> Kept | None:
+def remembered(key: str) -> Kept | None:
+    """The choice that is kept under a key, if there is one."""
     if key in _known:
         return _known[key]
     content = cache.load(key) if config.disk_cache else None

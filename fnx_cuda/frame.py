@@ -13,6 +13,7 @@ from fnx.runtime.plan import HostStep, LoopStep, Place, Plan
 from fnx_cuda.instructions import (
     Body,
     Branch,
+    Convolve,
     Copy,
     Host,
     Instruction,
@@ -86,6 +87,10 @@ def places(instruction: Instruction) -> Iterator[Place]:
         case Product(step):
             yield from (step.out, step.x, step.y)
             for launch in all_launches(instruction):
+                yield from launch.pointers
+        case Convolve(step, launches):
+            yield from (step.out, step.x, step.kernel)
+            for launch in launches:
                 yield from launch.pointers
         case Served(step, stages, own):
             yield from [item for item in step.inputs if isinstance(item, Place)]
@@ -163,6 +168,8 @@ def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int
             return 1 if captured(step) else None
         case Product():
             return max(len(all_launches(instruction)), 1)
+        case Convolve(launches=launches):
+            return max(len(launches), 1)
         case Served():
             return served_nodes(instruction)
         case Loop(step, body):
@@ -191,6 +198,8 @@ def texts(body: Body) -> Iterator[str]:
                 yield text
             case Product():
                 yield from [launch.text for launch in all_launches(instruction)]
+            case Convolve(launches=launches):
+                yield from [launch.text for launch in launches]
             case Served(_, stages, own):
                 every = *stages, *(own or ())
                 yield from [each.text for each in every if isinstance(each, Launch)]
@@ -217,6 +226,10 @@ def name(instruction: Instruction) -> str:
         case Product(step):
             p = step.product
             return f"the product {p.stack}×{p.m}×{p.n}×{p.k} of {step.dtype}"
+        case Convolve(step):
+            c = step.convolved
+            size = f"{c.groups}×{c.batch * c.places}×{c.outs}×{c.summed}"
+            return f"the convolution {size} of {step.dtype}"
         case Served(step):
             return f"{step.primitive.name!r}"
         case Branch(branches=branches):

@@ -8,7 +8,14 @@ Next on the walk: `lower.py`.
 from __future__ import annotations
 
 from fnx.records import record
-from fnx.runtime.plan import BranchStep, HostStep, LoopStep, MatmulStep, Place
+from fnx.runtime.plan import (
+    BranchStep,
+    ConvolutionStep,
+    HostStep,
+    LoopStep,
+    MatmulStep,
+    Place,
+)
 from fnx_cuda.cufft import Transform
 from fnx_cuda.cusolver import Factoring
 
@@ -87,6 +94,14 @@ class Product:
 
 
 @record
+class Convolve:
+    """A convolution that a library may have, or else launches of our own."""
+
+    step: ConvolutionStep
+    launches: tuple[Launch, ...]
+
+
+@record
 class Call:
     """What a library does, on the arrays at places."""
 
@@ -123,7 +138,7 @@ class Loop:
     test: Body | None
 
 
-Instruction = Launch | Copy | Host | Meet | Product | Served | Branch | Loop
+Instruction = Launch | Copy | Host | Meet | Product | Convolve | Served | Branch | Loop
 
 
 @record

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _LOADERS = (13, 12)  # major versions that are asked of the loader, which cannot list
+_OF_THEIR_OWN = {"cudnn": (9,)}  # those of libraries that do not count as CUDA does
 
 
 def load(name: str, newest: int | None = None) -> ctypes.CDLL | None:
@@ -37,7 +38,8 @@ def load(name: str, newest: int | None = None) -> ctypes.CDLL | None:
 def _candidates(name: str) -> Iterator[str]:
     yield from _in_wheels(name)
     yield from _of_pathfinder(name)
-    yield from (f"lib{name}.so.{major}" for major in _LOADERS)
+    majors = _OF_THEIR_OWN.get(name, _LOADERS)
+    yield from (f"lib{name}.so.{major}" for major in majors)
 
 
 def _in_wheels(name: str) -> list[str]:

@@ -28,11 +28,13 @@ from fnx.runtime.plan import (
     Step,
 )
 from fnx_cuda.convolution import convolution_launches, convolution_work
+from fnx_cuda.cudnn_problem import problem
 from fnx_cuda.emit import Source, kernel_source
 from fnx_cuda.instructions import (
     After,
     Body,
     Branch,
+    Convolve,
     Copy,
     Host,
     Instruction,
@@ -82,7 +84,10 @@ class _Lowering:
                 return [Product(step, product_launches(step))]
             case ConvolutionStep():
                 self.work = max(self.work, convolution_work(step))
-                return [*convolution_launches(step)]
+                launches = convolution_launches(step)
+                if problem(step) is None:
+                    return [*launches]
+                return [Convolve(step, launches)]
             case FollowedStep():
                 return [self.followed(step)]
             case CopyStep(out, source, nbytes):

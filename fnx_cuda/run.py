@@ -16,6 +16,7 @@ from typing import Any
 from fnx.runtime.plan import Place
 from fnx_cuda import _cupy, failures, frame, modules
 from fnx_cuda.collectives import is_captured, meeting_action
+from fnx_cuda.convolving import convolve_action
 from fnx_cuda.device import Device
 from fnx_cuda.flow import branch_action, loop_action
 from fnx_cuda.frame import Frame
@@ -24,6 +25,7 @@ from fnx_cuda.host import host_action
 from fnx_cuda.instructions import (
     Body,
     Branch,
+    Convolve,
     Copy,
     Host,
     Instruction,
@@ -191,6 +193,8 @@ def action(instruction: Instruction, device: Device) -> Action:
             return meeting_action(step, device)
         case Product():
             return product_action(instruction, device)
+        case Convolve(step, launches):
+            return convolve_action(step, device, _in_order(launches, device))
         case Served():
             return served_action(instruction, device, launch_action)
         case Branch():
