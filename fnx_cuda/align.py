@@ -195,10 +195,10 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
                     None if after.aux is None else at(after.aux),
                 )
             return Product(moved_step, launches_at(launches), after)
-        case Convolve(step, launches):
+        case Convolve(step, launches, packing, packed):
             x, kernel, out = at(step.x), at(step.kernel), at(step.out)
             turned = dataclasses.replace(step, out=out, x=x, kernel=kernel)
-            return Convolve(turned, launches_at(launches))
+            return Convolve(turned, launches_at(launches), launches_at(packing), packed)
         case Branch(step, branches):
             given, ends = all_at(step.inputs), all_at(step.outputs)
             return Branch(

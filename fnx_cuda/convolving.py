@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 
 from fnx import cache
-from fnx.runtime.plan import ConvolutionStep
 from fnx_cuda import _cupy, blaslt_tuning, cudnn
 from fnx_cuda.blaslt import WORKSPACE, Candidate
 from fnx_cuda.blaslt_tuning import Kept, Start
@@ -21,25 +20,32 @@ from fnx_cuda.cudnn import Algorithm, Convolution
 from fnx_cuda.cudnn_problem import Problem, places, problem
 from fnx_cuda.device import Device
 from fnx_cuda.frame import Frame
+from fnx_cuda.instructions import Convolve
 from fnx_cuda.multiply import workspace
 
 Action = Callable[[Frame, int], None]
 At = tuple[int, int, int]
 
 
-def convolve_action(step: ConvolutionStep, device: Device, own: Action) -> Action:
-    """A convolution; `own` starts our kernels for it.
+def convolve_action(
+    convolve: Convolve, device: Device, own: Action, pack: Action
+) -> Action:
+    """A convolution; `own` starts our kernels for it, `pack` copies its filter.
 
     Its first run may take times, and must not be captured.
     """
+    step = convolve.step
     found = problem(step) if cudnn.LIBRARY.serves() else None
     if found is None:
         return own
-    chosen, ends = Chosen(found, device), places(found.kind, step)
+    chosen = Chosen(found, device)
+    x_at, filter_at, y_at = places(found.kind, step)
+    ends = x_at, convolve.packed or filter_at, y_at
 
     def act(at: Frame, stream: int) -> None:
         x, kernel, y = at.all(ends)
-        chosen.run((x, kernel, y), stream, lambda: own(at, stream))
+        starts = (lambda: own(at, stream)), (lambda: pack(at, stream))
+        chosen.run((x, kernel, y), stream, *starts)
 
     return act
 
@@ -54,13 +60,14 @@ class Chosen:
         self._algorithm: Algorithm | None = None
         self._is_chosen = False
 
-    def run(self, at: At, stream: int, own: Start) -> None:
-        """Starts it; `own` starts the same by our kernels."""
+    def run(self, at: At, stream: int, own: Start, pack: Start) -> None:
+        """Starts it; `own` starts the same by our kernels, `pack` copies the filter."""
         try:
             if not self._is_chosen:
-                self._algorithm, self._is_chosen = self._choose(at, stream, own), True
+                self._algorithm = self._choose(at, stream, own, pack)
+                self._is_chosen = True
             if self._algorithm is not None:
-                self._start(self._algorithm, at, stream)
+                self._start(self._algorithm, at, stream, pack)
                 return
         except LibraryError as error:
             # It has no such convolution, or what was kept does not serve here.
@@ -69,31 +76,38 @@ class Chosen:
                 _tell(error)
         own()
 
-    def _start(self, algorithm: Algorithm, at: At, stream: int) -> None:
-        made = self._convolution()
-        made.run(algorithm, at, workspace(self._device).pointer, stream)
+    def _start(self, algorithm: Algorithm, at: At, stream: int, pack: Start) -> None:
+        made, room = self._convolution(), workspace(self._device).pointer
+        if self._problem.kind == "filter":
+            made.run(algorithm, at, room, stream)
+            pack()
+        else:
+            pack()
+            made.run(algorithm, at, room, stream)
 
     def _convolution(self) -> Convolution:
         if self._made is None:
             self._made = Convolution(self._problem, self._device.number)
         return self._made
 
-    def _choose(self, at: At, stream: int, own: Start) -> Algorithm | None:
+    def _choose(self, at: At, stream: int, own: Start, pack: Start) -> Algorithm | None:
         name = _cupy.device_name(self._device.number)
         key = cache.key("cuDNN", repr(self._problem), name, str(cudnn.version()))
         kept = blaslt_tuning.remembered(key)
         if kept is not None:
             return None if kept.candidate is None else _algorithm(kept.candidate)
         found = self._convolution().algorithms(WORKSPACE)
-        starts = [self._starting(algorithm, at, stream) for algorithm in found]
+        starts = [self._starting(each, at, stream, pack) for each in found]
         clock = blaslt_tuning.clock_on(stream)
         best = blaslt_tuning.fastest([*starts, own], clock)
         chosen = found[best] if best < len(found) else None
         blaslt_tuning.keep(key, Kept(None if chosen is None else _candidate(chosen)))
         return chosen
 
-    def _starting(self, algorithm: Algorithm, at: At, stream: int) -> Start:
-        return lambda: self._start(algorithm, at, stream)
+    def _starting(
+        self, algorithm: Algorithm, at: At, stream: int, pack: Start
+    ) -> Start:
+        return lambda: self._start(algorithm, at, stream, pack)
 
 
 def _candidate(algorithm: Algorithm) -> Candidate:

@@ -5,7 +5,8 @@ its gradient by the data, or by the filter: all three are convolutions here, and
 one it is follows from strides. The data's gradient has spread elements, or a filter
 whose output features lie inside of the others; that of the filter has a filter as its
 output, and the batch is what is summed. Tensors may have any strides; filters are
-dense, with their features before space or behind it, and perhaps reversed.
+dense, with their features before space or behind it, and perhaps reversed. Others
+(height, width, features, output features) are copied: they are small.
 Next on the walk: `cudnn.py`.
 """
 
@@ -13,8 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fnx import dtypes
+from fnx.kernel.build import KernelBuilder
+from fnx.kernel.expr import IndexExpr, linear_offset
+from fnx.kernel.grid import grid_schedule
+from fnx.kernel.ir import Kernel
 from fnx.records import record
 from fnx.runtime.plan import ConvolutionStep, Convolved, Layout, Place
 from fnx_cuda.products_access import DType, Ints
@@ -44,13 +50,15 @@ class Filter:
     """Output features, features of a group, and space, which lie side by side.
 
     `features_last` says in which order; `reversed` filters begin with the last element
-    of space, which makes a cross-correlation a convolution.
+    of space, which makes a cross-correlation a convolution. What lies in another way is
+    copied, from or to the `loose` layout of groups, output features, features, space.
     """
 
     sizes: Ints
     features_last: bool
     reversed: bool
     offset: int
+    loose: Layout | None = None
 
 
 @record
@@ -83,11 +91,44 @@ def problem(step: ConvolutionStep) -> Problem | None:
     made = [make(given) for make in (_forward, _data, _filter)]
     found = [None if numbers is None else numbers.problem(step) for numbers in made]
     # Several do, with another array in the place of the filter: that is the smallest.
-    return min(filter(None, found), key=_space, default=None)
+    return min(filter(None, found), key=_hindrance, default=None)
 
 
-def _space(problem: Problem) -> int:
-    return math.prod(problem.filter.sizes[2:])
+def _hindrance(problem: Problem) -> tuple[int, bool]:
+    given = problem.filter
+    return math.prod(given.sizes[2:]), given.loose is not None
+
+
+def packing_kernel(problem: Problem) -> Kernel:
+    """Copies a filter that lies loose to where it is dense, or back if it is made."""
+    given, groups = problem.filter, problem.groups
+    assert given.loose is not None, "a dense filter needs no copy"
+    outs, features, *space = given.sizes
+    space = space[len(space) + 3 - len(given.loose.strides) :]
+    k = KernelBuilder()
+    back = problem.kind == "filter"
+    size = math.prod(given.sizes)
+    one, other = ("packed", "loose") if back else ("loose", "packed")
+    source = k.buffer(one, problem.dtype, size, "in")
+    target = k.buffer(other, problem.dtype, size, "out")
+    index = k.domain((groups, outs // groups, features, *space))
+    loose = layout_offset(given.loose, index)
+    group, out, feature, *places = index
+    row = group * (outs // groups) + out
+    if given.features_last:
+        packed = linear_offset((row, *places, feature), (outs, *space, features))
+    else:
+        packed = linear_offset((row, feature, *places), (outs, features, *space))
+    read, written = (packed, loose) if back else (loose, packed)
+    k.store(target, written, k.load(source, read))
+    return k.finish("packing", grid_schedule)
+
+
+def layout_offset(layout: Layout, index: Sequence[IndexExpr]) -> IndexExpr:
+    """Where the element at an index lies."""
+    steps = zip(index, layout.strides, strict=True)
+    terms = [place * step for place, step in steps]
+    return sum(terms[1:], terms[0] + layout.offset)
 
 
 def places(kind: str, step: ConvolutionStep) -> tuple[Place, Place, Place]:
@@ -130,6 +171,9 @@ class _Numbers:
         if counts != list(y.sizes[2:]):
             return None
         axes = self.pads, self.strides, self.dilations
+        if kernel.loose is not None:
+            # What is copied may as well lie as x does.
+            kernel = replace(kernel, features_last=x.strides[1] == 1)
         groups, tf32 = step.convolved.groups, step.tf32
         return Problem(self.kind, step.dtype, x, kernel, y, *axes, groups, tf32)
 
@@ -244,10 +288,11 @@ def _dense(groups: int, sizes: Ints, layout: Layout, turned: bool) -> Filter | N
     apart, *strides = layout.strides
     backward = {step < 0 for size, step in zip(sizes, strides, strict=True) if size > 1}
     signs = {s < 0 for n, s in zip(space, strides[2:], strict=True) if n > 1}
-    if len(signs) > 1 or (backward - signs and True in backward):
-        return None
-    if groups > 1 and apart != outs * strides[0]:
-        return None
+    shape = space if len(space) >= _LEAST_SPACE else [1, *space]
+    ends = groups * outs, features, *shape
+    is_loose = len(signs) > 1 or (backward - signs and True in backward)
+    if is_loose or (groups > 1 and apart != outs * strides[0]):
+        return _loose(ends, layout, turned)
     is_reversed = True in signs
     one = math.prod(space)
     inner = [math.prod(space[n + 1 :]) for n in range(len(space))]
@@ -260,7 +305,11 @@ def _dense(groups: int, sizes: Ints, layout: Layout, turned: bool) -> Filter | N
             begin = layout.offset + sum(
                 [(n - 1) * s for n, s in zip(space, strides[2:], strict=True) if s < 0]
             )
-            shape = space if len(space) >= _LEAST_SPACE else [1, *space]
-            ends = groups * outs, features, *shape
             return Filter(ends, features_last, is_reversed != turned, begin)
-    return None
+    return _loose(ends, layout, turned)
+
+
+def _loose(sizes: Ints, layout: Layout, turned: bool) -> Filter | None:
+    """A filter that is copied, if it is all of an array."""
+    lies_forward = min(layout.strides) > 0 and layout.offset == 0
+    return Filter(sizes, False, turned, 0, layout) if lies_forward else None

@@ -88,9 +88,9 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from (step.out, step.x, step.y)
             for launch in all_launches(instruction):
                 yield from launch.pointers
-        case Convolve(step, launches):
+        case Convolve(step, launches, packing):
             yield from (step.out, step.x, step.kernel)
-            for launch in launches:
+            for launch in (*launches, *packing):
                 yield from launch.pointers
         case Served(step, stages, own):
             yield from [item for item in step.inputs if isinstance(item, Place)]
@@ -168,8 +168,8 @@ def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int
             return 1 if captured(step) else None
         case Product():
             return max(len(all_launches(instruction)), 1)
-        case Convolve(launches=launches):
-            return max(len(launches), 1)
+        case Convolve(launches=launches, packing=packing):
+            return max(len(launches), 1 + len(packing))
         case Served():
             return served_nodes(instruction)
         case Loop(step, body):
@@ -198,8 +198,8 @@ def texts(body: Body) -> Iterator[str]:
                 yield text
             case Product():
                 yield from [launch.text for launch in all_launches(instruction)]
-            case Convolve(launches=launches):
-                yield from [launch.text for launch in launches]
+            case Convolve(launches=launches, packing=packing):
+                yield from [launch.text for launch in (*launches, *packing)]
             case Served(_, stages, own):
                 every = *stages, *(own or ())
                 yield from [each.text for each in every if isinstance(each, Launch)]

@@ -95,10 +95,15 @@ class Product:
 
 @record
 class Convolve:
-    """A convolution that a library may have, or else launches of our own."""
+    """A convolution that a library may have, or else launches of our own.
+
+    What copies a filter for the library is a launch too; `packed` is where that is.
+    """
 
     step: ConvolutionStep
     launches: tuple[Launch, ...]
+    packing: tuple[Launch, ...] = ()
+    packed: Place | None = None
 
 
 @record

@@ -7,6 +7,7 @@ program's work memory. Receives a `Plan` whose kernels are scheduled by
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Hashable, Mapping
 
@@ -28,7 +29,7 @@ from fnx.runtime.plan import (
     Step,
 )
 from fnx_cuda.convolution import convolution_launches, convolution_work
-from fnx_cuda.cudnn_problem import problem
+from fnx_cuda.cudnn_problem import packing_kernel, places, problem
 from fnx_cuda.emit import Source, kernel_source
 from fnx_cuda.instructions import (
     After,
@@ -84,10 +85,7 @@ class _Lowering:
                 return [Product(step, product_launches(step))]
             case ConvolutionStep():
                 self.work = max(self.work, convolution_work(step))
-                launches = convolution_launches(step)
-                if problem(step) is None:
-                    return [*launches]
-                return [Convolve(step, launches)]
+                return self.convolved(step)
             case FollowedStep():
                 return [self.followed(step)]
             case CopyStep(out, source, nbytes):
@@ -112,6 +110,21 @@ class _Lowering:
             launches += self.launches(each.kernel, each.buffers)
         after = After(step.epilogue, step.bias, step.out, tuple(launches), step.aux)
         return Product(product, product_launches(product), after)
+
+    def convolved(self, step: ConvolutionStep) -> list[Instruction]:
+        """A convolution, with a copy of the filter if a library needs one."""
+        launches, found = convolution_launches(step), problem(step)
+        if found is None:
+            return [*launches]
+        if found.filter.loose is None:
+            return [Convolve(step, launches)]
+        work = Work()
+        size = math.prod(found.filter.sizes) * step.dtype.itemsize
+        packed, loose = work.place(size), places(found.kind, step)[1]
+        self.work = max(self.work, work.size)
+        ends = (packed, loose) if found.kind == "filter" else (loose, packed)
+        packing = self.launches(packing_kernel(found), ends)
+        return [Convolve(step, launches, tuple(packing), packed)]
 
     def launches(self, kernel: Kernel, places: tuple[Place, ...]) -> list[Launch]:
         """The launches of a kernel on buffers."""

@@ -193,8 +193,9 @@ def action(instruction: Instruction, device: Device) -> Action:
             return meeting_action(step, device)
         case Product():
             return product_action(instruction, device)
-        case Convolve(step, launches):
-            return convolve_action(step, device, _in_order(launches, device))
+        case Convolve(launches=launches, packing=packing):
+            own, pack = _in_order(launches, device), _in_order(packing, device)
+            return convolve_action(instruction, device, own, pack)
         case Served():
             return served_action(instruction, device, launch_action)
         case Branch():
