@@ -23,7 +23,7 @@ from fnx_cuda.joining import joined
 from fnx_cuda.products import PROCESSORS, best_cut, cut_time, pays
 from fnx_cuda.products_access import DType
 from fnx_cuda.products_numbers import multiplies
-from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
+from fnx_cuda.products_tensor import tensor_launches, tensor_tiles
 from fnx_cuda.products_tile import tile_launches, work_bytes
 
 MOST_PHASES = 64
@@ -92,7 +92,8 @@ def convolution_launches(step: ConvolutionStep) -> tuple[Launch, ...]:
 
     That memory has `convolution_work(step)` bytes.
     """
-    make = tensor_launches if step.dtype in TENSOR_TILES else tile_launches
+    by_tensor = tensor_tiles(step.dtype, step.tf32)
+    make = tensor_launches if by_tensor else tile_launches
     parts = [part for part in windowed(step) if part.m * part.n]
     return tuple([one for part in parts for one in make(part, best_cut(part))])
 

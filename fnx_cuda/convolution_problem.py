@@ -84,6 +84,7 @@ class Windowed:
     out_dtype: DType
     places: tuple[Place, Place, Place]
     given: Convolved
+    tf32: bool = False
 
     # -- the sizes of the product
 
@@ -290,7 +291,7 @@ def windowed(step: ConvolutionStep) -> tuple[Windowed, ...]:
     places = step.out, step.x, step.kernel
     return tuple(
         [
-            Windowed(step.dtype, step.out_dtype, places, phase)
+            Windowed(step.dtype, step.out_dtype, places, phase, step.tf32)
             for phase in phases(step.convolved)
         ]
     )

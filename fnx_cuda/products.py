@@ -18,7 +18,7 @@ from fnx_cuda.instructions import Launch
 from fnx_cuda.products_access import Contraction
 from fnx_cuda.products_numbers import numbers
 from fnx_cuda.products_problem import Problem, problem
-from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
+from fnx_cuda.products_tensor import tensor_launches, tensor_tiles
 from fnx_cuda.products_tile import TILES, Cut, tile_launches, work_bytes
 from fnx_cuda.products_vector import (
     MOST_COLUMNS,
@@ -108,7 +108,7 @@ def way(step: MatmulStep) -> str:
         return "elements"
     if min(product.m, product.n) <= MOST_COLUMNS:
         return "vectors"
-    return "tensor" if step.dtype in TENSOR_TILES else "tiles"
+    return "tensor" if tensor_tiles(step.dtype, step.tf32) else "tiles"
 
 
 def _turned(given: Problem) -> Problem:
@@ -123,7 +123,7 @@ def best_cut(given: Contraction) -> Cut:
 
 def _cuts(given: Contraction) -> Iterator[Cut]:
     size = numbers(given.dtype, given.out_dtype).sum_size
-    tiles = TENSOR_TILES.get(given.dtype) or TILES[size]
+    tiles = tensor_tiles(given.dtype, given.tf32) or TILES[size]
     for tile in tiles:
         wanted = 1
         while wanted <= _MOST_SPLITS and wanted * _LEAST_SPAN <= max(given.k, 128):

@@ -80,6 +80,11 @@ class Contraction(Protocol):
         ...
 
     @property
+    def tf32(self) -> bool:
+        """Whether operands of float32 may be rounded to 10 bits."""
+        ...
+
+    @property
     def batch(self) -> Ints:
         """The shape of the stack."""
         ...

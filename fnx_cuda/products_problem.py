@@ -97,6 +97,7 @@ class Problem:
     out: Operand
     x: Operand
     y: Operand
+    tf32: bool = False
 
     @property
     def stack(self) -> int:
@@ -108,7 +109,8 @@ class Problem:
         """The same as outᵀ = yᵀ @ xᵀ."""
         turned = self.out.swapped, self.y.swapped, self.x.swapped
         sizes = self.n, self.m, self.k
-        return Problem(self.dtype, self.out_dtype, self.batch, *sizes, *turned)
+        types = self.dtype, self.out_dtype
+        return Problem(*types, self.batch, *sizes, *turned, self.tf32)
 
     @property
     def is_short(self) -> bool:
@@ -152,7 +154,7 @@ def problem(step: MatmulStep) -> Problem:
     out = _operand(step.out, product.out, m, n)
     x, y = _operand(step.x, product.x, m, k), _operand(step.y, product.y, k, n)
     types = step.dtype, step.out_dtype
-    return Problem(*types, product.batch, m, n, k, out, x, y)
+    return Problem(*types, product.batch, m, n, k, out, x, y, step.tf32)
 
 
 def _operand(place: Place, matrices: Matrices, rows: int, columns: int) -> Operand:

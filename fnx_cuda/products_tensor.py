@@ -1,10 +1,10 @@
-"""Matrix products by tensor cores: 16-bit floats summed in float32, and float64.
+"""Matrix products by tensor cores: 16-bit floats summed in float32, and wider ones.
 
 Receives a `Contraction` of such a dtype, a tile and a number of splits; gives the
 launches. Tiles of 16-bit floats are copied to shared memory asynchronously, three of
 them in turn, in pieces of 16 bytes whose order changes from row to row, so that the
-reads of eight rows by a warp meet in no bank. Those of float64 go there as in
-`products_tile.py`. Next on the walk: `products_vector.py`.
+reads of eight rows by a warp meet in no bank. Those of float64, and of float32 where it
+may be rounded, are in `products_wide.py`, next on the walk.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fnx_cuda.instructions import Launch
 from fnx_cuda.products_access import Contraction
 from fnx_cuda.products_numbers import numbers
 from fnx_cuda.products_tile import PARTS, Body, Cut, Tile, cut_launches
+from fnx_cuda.products_wide import DOUBLE, ROUNDED
 
 SIXTEEN_TILES = (
     Tile(128, 128, 32, 2, 4, 450, 2),
@@ -29,17 +30,33 @@ DOUBLE_TILES = (
     Tile(32, 32, 16, 2, 1, 50, 6),
 )
 
+ROUNDED_TILES = (
+    Tile(128, 128, 16, 2, 4, 220, 2),
+    Tile(64, 64, 16, 2, 2, 140, 4),
+)
+"""The tiles of float32 that may be rounded to 10 bits."""
+
 TENSOR_TILES: dict[np.dtype[Any], tuple[Tile, ...]] = {
     dtypes.float16: SIXTEEN_TILES,
     dtypes.bfloat16: SIXTEEN_TILES,
     dtypes.float64: DOUBLE_TILES,
 }
-"""The tiles of the dtypes that tensor cores multiply, the larger one first.
-
-They would round float32 to 10 bits.
-"""
+"""The tiles of the dtypes that tensor cores multiply, the larger one first."""
 
 STAGES = 3
+
+
+def tensor_tiles(dtype: np.dtype[Any], tf32: bool) -> tuple[Tile, ...]:
+    """The tiles for a dtype; none if tensor cores would round it and may not.
+
+    >>> len(tensor_tiles(dtypes.float32, tf32=True))
+    2
+    >>> tensor_tiles(dtypes.float32, tf32=False)
+    ()
+    """
+    if dtype == dtypes.float32:
+        return ROUNDED_TILES if tf32 else ()
+    return TENSOR_TILES.get(dtype, ())
 
 
 def tensor_launches(given: Contraction, cut: Cut) -> tuple[Launch, ...]:
@@ -52,7 +69,11 @@ def tensor_launches(given: Contraction, cut: Cut) -> tuple[Launch, ...]:
     if given.dtype == dtypes.float64:
         # Four lines of a tile begin in different banks.
         values |= {"VECTOR": 2, "PAD": 4}
-        body = Body(PARTS + _DOUBLE, "fnx_tensor_double", values, 2)
+        body = Body(PARTS + DOUBLE, "fnx_tensor_double", values, 2)
+    elif given.dtype == dtypes.float32:
+        # Lines begin eight banks from each other, and a warp reads eight of four.
+        values |= {"VECTOR": 4, "PAD": 8}
+        body = Body(ROUNDED, "fnx_tensor_rounded", values, 2)
     else:
         values |= {"STAGES": STAGES}
         name = "f16" if given.dtype == dtypes.float16 else "bf16"
@@ -257,98 +278,6 @@ fnx_tensor(const __grid_constant__ P p) {
       for (int each = 0; each < 4; each += OUT_WIDTH) {
         const int row = block.row + my_row + 16 * i + lane / 4 + each / 2 * 8;
         const int column = block.column + my_column + 8 * j + lane % 4 * 2 + each % 2;
-        Pair pair;
-#pragma unroll
-        for (int part = 0; part < OUT_WIDTH; ++part)
-          pair.each[part] = written(sums[i][j][each + part]);
-        if (row < p.m && column < p.n)
-          *(Pair*)(out + out_place(p, row, column)) = pair;
-      }
-}
-"""
-
-_DOUBLE = """
-// d += a @ b, where a warp holds 8 by 4 elements of a and 4 by 8 of b.
-__device__ __forceinline__ void multiply(double (&d)[2], double a, double b) {
-#ifdef __CUDA_ARCH__
-  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
-      : "+d"(d[0]), "+d"(d[1]) : "d"(a), "d"(b));
-#else
-  fnx_emulated_mma_m8n8k4_f64(d, &a, &b);
-#endif
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
-fnx_tensor_double(const __grid_constant__ P p) {
-  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
-  __shared__ __align__(16) double x_tiles[2][DEPTH][XPart::PITCH];
-  __shared__ __align__(16) double y_tiles[2][DEPTH][YPart::PITCH];
-
-  const Block block = block_of(p);
-  const int start = block.split * p.span, end = min(p.k, start + p.span);
-  long long at[3];
-  place(p, block.item, at);
-  const XSource x = x_source(p, p.x + at[1]);
-  const YSource y = y_source(p, p.y + at[2]);
-  // A lane holds element (g, t) of a, (t, g) of b, and (g, 2 t) and (g, 2 t + 1) of d.
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int g = lane / 4, t = lane % 4;
-  const int my_row = warp / WARPS_ACROSS * MY_ROWS;
-  const int my_column = warp % WARPS_ACROSS * MY_COLUMNS;
-
-  double sums[MY_ROWS / 8][MY_COLUMNS / 8][2];
-#pragma unroll
-  for (int i = 0; i < MY_ROWS / 8; ++i)
-#pragma unroll
-    for (int j = 0; j < MY_COLUMNS / 8; ++j) sums[i][j][0] = sums[i][j][1] = 0;
-
-  XPart x_part;
-  YPart y_part;
-  x_part.read(x, block.row, start, end);
-  y_part.read(y, block.column, start, end);
-  x_part.keep(x_tiles[0]);
-  y_part.keep(y_tiles[0]);
-  __syncthreads();
-  int now = 0;
-  for (int k = start; k < end; k += DEPTH) {
-    const bool more = k + DEPTH < end;
-    if (more) {
-      x_part.read(x, block.row, k + DEPTH, end);
-      y_part.read(y, block.column, k + DEPTH, end);
-    }
-#pragma unroll
-    for (int depth = 0; depth < DEPTH; depth += 4) {
-      double a[MY_ROWS / 8], b[MY_COLUMNS / 8];
-#pragma unroll
-      for (int i = 0; i < MY_ROWS / 8; ++i)
-        a[i] = x_tiles[now][depth + t][my_row + 8 * i + g];
-#pragma unroll
-      for (int j = 0; j < MY_COLUMNS / 8; ++j)
-        b[j] = y_tiles[now][depth + t][my_column + 8 * j + g];
-#pragma unroll
-      for (int i = 0; i < MY_ROWS / 8; ++i)
-#pragma unroll
-        for (int j = 0; j < MY_COLUMNS / 8; ++j) multiply(sums[i][j], a[i], b[j]);
-    }
-    if (more) {
-      now ^= 1;
-      x_part.keep(x_tiles[now]);
-      y_part.keep(y_tiles[now]);
-      __syncthreads();
-    }
-  }
-
-  typedef Vector<Written, OUT_WIDTH> Pair;
-  Written* out = p.out + at[0] + block.split * p.out_split;
-#pragma unroll
-  for (int i = 0; i < MY_ROWS / 8; ++i)
-#pragma unroll
-    for (int j = 0; j < MY_COLUMNS / 8; ++j)
-#pragma unroll
-      for (int each = 0; each < 2; each += OUT_WIDTH) {
-        const int row = block.row + my_row + 8 * i + g;
-        const int column = block.column + my_column + 8 * j + 2 * t + each;
         Pair pair;
 #pragma unroll
         for (int part = 0; part < OUT_WIDTH; ++part)

@@ -132,6 +132,23 @@ def test_results_as_wide_as_sums(dtype, out_dtype, rng, machine):
 
 
 @named("order", ORDERS)
+def test_float32_rounded_for_tensor_cores(order, rng, machine):
+    """As rounded operands give; x and the kernel of small integers are exact."""
+    case = Case((SAME, STRIDED), 2, 40, 24, order=ORDERS[order])
+    step = replace(case.step, tf32=True)
+    before = memories(step, rng)
+    for memory in before[1:]:
+        memory[...] = rng.integers(-1023, 1024, memory.shape)
+    launches, work = convolution_launches(step), convolution_work(step)
+    assert launches[0].function == "fnx_tensor_rounded"
+    check(step, before, launched(launches, before, work))
+    before = memories(step, rng)
+    out = launched(launches, before, work)
+    with pytest.raises(AssertionError):
+        check(step, before, out)
+
+
+@named("order", ORDERS)
 @named("dtype", [dtypes.float32, *TENSOR_TILES, dtypes.complex64], ids=dtypes.short)
 def test_every_tile_and_splits(dtype, order, rng, machine):
     tiles = TENSOR_TILES.get(dtype) or TILES[numbers(dtype, dtype).sum_size]

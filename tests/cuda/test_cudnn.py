@@ -137,7 +137,7 @@ def by_groups(given):
 
 def test_what_is_cut_off_is_padding_of_a_gradient(rng, library):
     axes = (7, 3, 1, 1, 1, -1, -1), SAME
-    run(Case(axes, 3, 5, 4, order=FORWARD["NCHW"]).step, rng, "data")
+    run(Case(axes, 3, 5, 4, order=DATA["NCHW"]).step, rng, "data")
 
 
 @named("dtype", DTYPES)

@@ -19,7 +19,7 @@ from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.products import PROCESSORS, product_launches, product_work
 from fnx_cuda.products_numbers import multiplies, numbers
 from fnx_cuda.products_problem import problem
-from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
+from fnx_cuda.products_tensor import ROUNDED_TILES, TENSOR_TILES, tensor_launches
 from fnx_cuda.products_tile import TILES, Cut, tile_launches, work_bytes
 from fnx_cuda.products_vector import vector_launches, vector_splits
 from tests import cuda_emulator as emulator
@@ -188,6 +188,57 @@ def test_tensor_cores(dtype, which, x_transposed, y_transposed, rng):
         cut = Cut(tile, splits, -(-96 // splits // 32) * 32)
         work = work_bytes(given, splits) if splits > 1 else 0
         verify(case, rng, tensor_launches(given, cut), work)
+
+
+def to_tf32(x):
+    """The nearest float32 of ten bits behind the point, away from zero in ties."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    finite = (bits & 0x7F800000) != 0x7F800000
+    return np.where(finite, (bits + 0x1000) & 0xFFFFE000, bits).view(np.float32)
+
+
+@named("which", [0, 1], ids=["large", "small"])
+@named("x_transposed, y_transposed", TRANSPOSED)
+def test_float32_rounded_for_tensor_cores(which, x_transposed, y_transposed, rng):
+    tile = ROUNDED_TILES[which]
+    for pad, splits in (0, 1), (1, 1), (2, 2), (4, 3):
+        m, n = tile.rows + 8, tile.columns // 2 + 8
+        sides = x_transposed, y_transposed
+        step = Case(m, n, 96, np.float32, *sides, pad=pad, tf32=True).step
+        given = problem(step)
+        cut = Cut(tile, splits, -(-96 // splits // 32) * 32)
+        work = work_bytes(given, splits) if splits > 1 else 0
+        before = memories(step, rng)
+        out = launched(tensor_launches(given, cut), before, work)
+        # What is rounded is multiplied and added up in float32.
+        check(step, [before[0], *map(to_tf32, before[1:])], out)
+        if not pad:
+            with pytest.raises(AssertionError):
+                check(step, before, out)
+
+
+def test_rounded_products_in_any_shape(rng):
+    for m, n, k in (20, 72, 1), (33, 9, 130), (40, 48, 15), (129, 70, 64):
+        step = Case(m, n, k, tf32=True).step
+        launches, work = product_launches(step), product_work(step)
+        assert launches[0].function == "fnx_tensor_rounded"
+        before = memories(step, rng)
+        out = launched(launches, before, work)
+        check(step, [before[0], *map(to_tf32, before[1:])], out)
+
+
+def test_rounded_products_keep_infinities_and_nan(rng):
+    step = Case(40, 48, 36, tf32=True).step
+    before = memories(step, rng)
+    x, y = before[1].reshape(40, 36), before[2].reshape(36, 48)
+    x[3, 5], x[7, 9], y[1, 2] = np.nan, np.inf, -np.inf
+    out = launched(product_launches(step), before, product_work(step))
+    with np.errstate(invalid="ignore"):
+        want = to_tf32(x).astype(np.float64) @ to_tf32(y)
+    got = out.reshape(40, 48)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+    assert np.isnan(got[3]).all() and np.isinf(got[7]).sum() > 40
 
 
 @named("dtype", TENSOR_TILES, ids=dtypes.short)

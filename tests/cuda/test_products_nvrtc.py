@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from fnx import dtypes
@@ -21,7 +22,7 @@ from fnx_cuda.emit import kernel_source
 from fnx_cuda.instructions import Launch
 from fnx_cuda.products_numbers import numbers
 from fnx_cuda.products_problem import problem
-from fnx_cuda.products_tensor import TENSOR_TILES, tensor_launches
+from fnx_cuda.products_tensor import ROUNDED_TILES, TENSOR_TILES, tensor_launches
 from fnx_cuda.products_tile import TILES, Cut, tile_launches
 from fnx_cuda.products_vector import element_launches, vector_launches
 from fnx_cuda.resources import resources
@@ -80,6 +81,20 @@ def test_kernels_around_masks_do_not_spill(dtype, target):
 @pytest.mark.parametrize("dtype", PRODUCTS, ids=dtypes.short)
 def test_the_usual_kernels_do_not_spill(dtype, target):
     check(dtype, target, aligned=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_rounded_float32_does_not_spill(target):
+    used = compiler()
+    for tile in ROUNDED_TILES:
+        for x, y in itertools.product([False, True], repeat=2):
+            given = problem(Case(256, 256, 256, np.float32, x, y, tf32=True).step)
+            (launch,) = tensor_launches(given, Cut(tile, 1, 256))
+            log = used.compile(launch.text, target).log
+            found = resources(log)[launch.function]
+            assert found.spills == 0 and found.stack == 0
+            assert found.registers * launch.block * tile.together <= 65536
+            assert found.shared <= 48 << 10
 
 
 @pytest.mark.slow
