@@ -111,7 +111,9 @@ if TYPE_CHECKING:
         explain_cache_misses,
         log_compiles,
     )
-    from fnx.runtime.sharding import NamedSharding, Shard
+    from fnx.runtime.in_parts import Shard
+    from fnx.runtime.mesh import set_mesh
+    from fnx.runtime.sharding import NamedSharding
     from fnx.testing.compare import check
 
 __version__ = "0.1.0"
@@ -178,7 +180,9 @@ _LAZY_NAMES = {
     "fnx.api.sparse": "sparse_hessian sparse_jacobian",
     "fnx.api.switches": """checking_leaks debug_infs debug_nans explain_cache_misses
         log_compiles""",
-    "fnx.runtime.sharding": "NamedSharding Shard",
+    "fnx.runtime.in_parts": "Shard",
+    "fnx.runtime.mesh": "set_mesh",
+    "fnx.runtime.sharding": "NamedSharding",
     "fnx.testing.compare": "check",
 }
 _MODULE_OF = {
@@ -292,6 +296,7 @@ __all__ = [
     "remat",
     "scipy",
     "set_num_threads",
+    "set_mesh",
     "shard_map",
     "sharding",
     "sparse_hessian",

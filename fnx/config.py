@@ -95,6 +95,36 @@ class DeviceOption(Option):
         return text.strip() or None
 
 
+class SecondsOption(Option):
+    """A time in seconds, whole or not."""
+
+    __slots__ = ()
+
+    def validate(self, name: str, value: object) -> float:
+        """The value, if it is a time that somebody can wait."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ArgumentError(
+                f"fnx.config.{name} takes a number ({self.meaning}), got {value!r} of "
+                f"type {type(value).__name__}."
+            )
+        if not 0 < value < 2**20:
+            raise OptionError(
+                f"fnx.config.{name} takes more than 0 and less than 2**20 "
+                f"({self.meaning}), got {value}."
+            )
+        return value
+
+    def parse(self, text: str) -> float:
+        """The number that the text is."""
+        try:
+            seconds = float(text)
+        except ValueError:
+            raise OptionError(
+                f"{self.variable} takes a number, got {text!r}."
+            ) from None
+        return int(seconds) if seconds.is_integer() else seconds
+
+
 OPTIONS: Mapping[str, Option] = {
     "strong_zero": Option(
         True, "an exactly zero tangent or cotangent times inf or nan is zero"
@@ -164,11 +194,10 @@ OPTIONS: Mapping[str, Option] = {
         variable="FNX_CPU_DEVICES",
         values=range(1, 1025),
     ),
-    "collective_timeout": Option(
+    "collective_timeout": SecondsOption(
         300,
         "how many seconds replicas and processes wait for each other at a collective",
         variable="FNX_COLLECTIVE_TIMEOUT",
-        values=range(1, 2**20),
     ),
     "replicate_uncut": Option(
         False,
@@ -225,7 +254,7 @@ class Config:
     default_matmul_precision: str | None
     default_device: Any
     cpu_devices: int
-    collective_timeout: int
+    collective_timeout: float
     replicate_uncut: bool
     check: bool
 

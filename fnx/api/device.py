@@ -21,9 +21,10 @@ from fnx.runtime import device as where
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, Placement, placed
 from fnx.runtime.device_array import DeviceArray, on_default, put
+from fnx.runtime.in_parts import sharded
 from fnx.runtime.processes import processes
 from fnx.runtime.replicas import across
-from fnx.runtime.sharding import Sharding, SingleDeviceSharding, sharded
+from fnx.runtime.sharding import Sharding, SingleDeviceSharding
 
 T = TypeVar("T")
 

@@ -15,8 +15,10 @@ from fnx import dtypes, errors, tree
 from fnx.api.arguments import as_array
 from fnx.core.types import ArrayType
 from fnx.runtime.array import ConcreteArray
+from fnx.runtime.in_parts import sharded
+from fnx.runtime.mesh import is_local
 from fnx.runtime.replicas import across
-from fnx.runtime.sharding import Index, Sharding, is_local, sharded
+from fnx.runtime.sharding import Index, Sharding
 
 
 @errors.api_boundary

@@ -28,19 +28,32 @@ from fnx.tree import PyTreeDef
 class ShapeDtypeStruct:
     """Shape and dtype of an array that is not there: an argument of `eval_shape`.
 
+    `sharding`, if given, is how it would be cut.
+
     >>> import fnx
     >>> fnx.ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("dtype", "shape", "weak_type")
+    __slots__ = ("_sharding", "dtype", "shape", "weak_type")
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
     ) -> None:
         self.shape = tuple(shape)
         self.dtype = dtypes.as_dtype(dtype)
+        self._sharding = sharding
         self.weak_type = weak_type
+
+    @property
+    def sharding(self) -> Any:
+        """How the array would be cut, if that is said."""
+        return self._sharding
 
     @property
     def ndim(self) -> int:
@@ -58,7 +71,7 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def _key(self) -> Any:
-        return self.shape, self.dtype, self.weak_type
+        return self.shape, self.dtype, self.weak_type, self.sharding
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
@@ -67,8 +80,10 @@ class ShapeDtypeStruct:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{weak})"
+        more = ", weak_type=True" if self.weak_type else ""
+        if self.sharding is not None:
+            more += f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{more})"
 
 
 def structs(treedef: PyTreeDef, types: Sequence[ArrayType]) -> Any:

@@ -23,15 +23,14 @@ from fnx.core.types import ArrayType
 from fnx.ops.marks import sharding_constraint
 from fnx.records import record
 from fnx.runtime.executable import Executable
+from fnx.runtime.in_parts import named_sharding
+from fnx.runtime.mesh import Mesh, current_mesh
 from fnx.runtime.pieces import executable_in_parts
 from fnx.runtime.sharding import (
-    Mesh,
     NamedSharding,
     PartitionSpec,
     Sharding,
-    current_mesh,
     full_spec,
-    named_sharding,
     names_in,
 )
 from fnx.runtime.spread import spec_of

@@ -37,8 +37,8 @@ from fnx.core.trace import Tracer, tracing
 from fnx.dtypes import default_bits
 from fnx.ops.shape import reshape
 from fnx.runtime.device import Device, all_devices, devices, named
+from fnx.runtime.mesh import Mesh
 from fnx.runtime.processes import processes
-from fnx.runtime.sharding import Mesh
 from fnx.tree import PyTreeDef
 
 if TYPE_CHECKING:

@@ -31,15 +31,9 @@ from fnx.core.program import Program
 from fnx.core.trace import Tracer
 from fnx.dtypes import default_bits
 from fnx.runtime.device import Device, all_devices, named
+from fnx.runtime.mesh import Mesh, current_mesh
 from fnx.runtime.processes import processes
-from fnx.runtime.sharding import (
-    Mesh,
-    PartitionSpec,
-    current_mesh,
-    full_spec,
-    names_in,
-    spec_names,
-)
+from fnx.runtime.sharding import PartitionSpec, full_spec, names_in, spec_names
 from fnx.transforms.shard import part_type
 from fnx.tree import PyTreeDef
 
@@ -305,9 +299,12 @@ def make_mesh(
     axis_shapes: Sequence[int],
     axis_names: Sequence[Hashable],
     *,
+    axis_types: Any = None,
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
     """A mesh of axes of these sizes and names, of the first devices that there are.
+
+    `axis_types`, if given, is `fnx.sharding.AxisType.Auto` for each axis.
 
     Raises `ArgumentError` where there are fewer devices than the mesh has places.
 
@@ -335,7 +332,7 @@ def make_mesh(
         )
     grid = np.empty(count, dtype=object)
     grid[:] = there[:count]
-    return Mesh(grid.reshape(sizes), tuple(axis_names))
+    return Mesh(grid.reshape(sizes), tuple(axis_names), axis_types=axis_types)
 
 
 def _there(chosen: Sequence[Device] | None) -> tuple[Device, ...]:

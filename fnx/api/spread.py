@@ -30,7 +30,9 @@ from fnx.runtime.device import CPU, placed
 from fnx.runtime.device_array import put
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import single
-from fnx.runtime.sharding import Mesh, NamedSharding, sharded
+from fnx.runtime.in_parts import sharded
+from fnx.runtime.mesh import Mesh
+from fnx.runtime.sharding import NamedSharding
 from fnx.runtime.spread import Replicated, spec_of
 
 

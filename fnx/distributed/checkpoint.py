@@ -28,7 +28,7 @@ from fnx.distributed import safetensors
 from fnx.distributed.communicator import ProcessCommunicator
 from fnx.distributed.values import everyone, told
 from fnx.records import record
-from fnx.runtime.sharding import GlobalArray, PartsArray, ShardedArray
+from fnx.runtime.in_parts import GlobalArray, PartsArray, ShardedArray
 
 NumPyArray = np.ndarray[Any, Any]
 StrPath = str | os.PathLike[str]

@@ -19,8 +19,8 @@ from fnx.core.types import ArrayType
 from fnx.distributed.communicator import ProcessCommunicator
 from fnx.distributed.tcp import TCPChannel
 from fnx.runtime.across import whole_of
+from fnx.runtime.in_parts import GlobalArray
 from fnx.runtime.processes import processes
-from fnx.runtime.sharding import GlobalArray
 
 NumPyArray = np.ndarray[Any, Any]
 

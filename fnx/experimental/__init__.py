@@ -1,6 +1,6 @@
 """fnx.experimental: names that JAX has under `jax.experimental`, for ported scripts."""
 
 from fnx.api.callbacks import io_callback
-from fnx.experimental import checkify, jet, ode
+from fnx.experimental import checkify, jet, mesh_utils, ode
 
-__all__ = ["checkify", "io_callback", "jet", "ode"]
+__all__ = ["checkify", "io_callback", "jet", "mesh_utils", "ode"]

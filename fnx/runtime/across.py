@@ -29,10 +29,12 @@ from fnx.runtime.array import ConcreteArray, from_numpy
 from fnx.runtime.device import Device, devices_of
 from fnx.runtime.exchange import Exchange, Member
 from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.in_parts import GlobalArray, sharding_of
 from fnx.runtime.lines import Joined, Line, line_of
+from fnx.runtime.mesh import is_local
 from fnx.runtime.processes import processes
 from fnx.runtime.replicas import Index, Reads, empty, meets, places, replica, together
-from fnx.runtime.sharding import GlobalArray, Sharding, is_local, sharding_of
+from fnx.runtime.sharding import Sharding
 from fnx.transforms.batch import batch_program
 from fnx.transforms.rewrite import rewrite
 

@@ -28,7 +28,7 @@ class ConcreteArray(Array):
     __slots__ = ("__weakref__", "_data", "type")
 
     placement: Placement | None = None
-    # What arrays that are cut have (`sharding.py`), which few programs load.
+    # What arrays that are cut have (`in_parts.py`), which few programs load.
     _sharding: Any = None
     parts: Sequence[ConcreteArray] | None = None
 
@@ -60,12 +60,23 @@ class ConcreteArray(Array):
     @property
     def sharding(self) -> Any:
         """How it is cut, and where its parts are (`fnx.sharding`)."""
-        return _sharding().sharding_of(self)
+        return _in_parts().sharding_of(self)
 
     @property
     def addressable_shards(self) -> list[Any]:
         """Its parts on the devices of this process."""
-        shards: list[Any] = _sharding().shards_of(self)
+        shards: list[Any] = _in_parts().shards_of(self)
+        return shards
+
+    def addressable_data(self, index: int) -> ConcreteArray:
+        """The values of one of its parts on the devices of this process."""
+        data: ConcreteArray = self.addressable_shards[index].data
+        return data
+
+    @property
+    def global_shards(self) -> list[Any]:
+        """Its parts on all devices; those of other processes have no data here."""
+        shards: list[Any] = _in_parts().shards_of(self, everywhere=True)
         return shards
 
     @property
@@ -161,14 +172,14 @@ def followed_shardings(arrays: Sequence[Any]) -> Any:
     """How arrays are cut, if what is computed of them is to be cut so, too."""
     if all(getattr(x, "_sharding", None) is None for x in arrays):
         return None
-    return _sharding().followed_shardings(arrays)
+    return _in_parts().followed_shardings(arrays)
 
 
-def _sharding() -> Any:
+def _in_parts() -> Any:
     # lazy: few look at parts of arrays
-    from fnx.runtime import sharding  # lazy: see above
+    from fnx.runtime import in_parts  # lazy: see above
 
-    return sharding
+    return in_parts
 
 
 def deleted(type: ArrayType) -> Exception:

@@ -23,9 +23,11 @@ from fnx.runtime.array import ConcreteArray, from_numpy
 from fnx.runtime.device import Device, placed
 from fnx.runtime.device_array import put
 from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.in_parts import GlobalArray, PartsArray
+from fnx.runtime.mesh import is_local
 from fnx.runtime.processes import processes
 from fnx.runtime.replicas import Reads, meets, places, replica, together
-from fnx.runtime.sharding import GlobalArray, PartsArray, Sharding, is_local
+from fnx.runtime.sharding import Sharding
 from fnx.transforms.combine import combined, early
 
 

@@ -23,6 +23,7 @@ from fnx.runtime.array import ConcreteArray, from_numpy
 from fnx.runtime.device import Device, placed
 from fnx.runtime.device_array import put
 from fnx.runtime.executable import Executable, executable_for
+from fnx.runtime.in_parts import PartsArray
 from fnx.runtime.replicas import (
     Index,
     Reads,
@@ -32,7 +33,7 @@ from fnx.runtime.replicas import (
     replica,
     together,
 )
-from fnx.runtime.sharding import PartsArray, Sharding
+from fnx.runtime.sharding import Sharding
 from fnx.transforms.combine import combined, early
 
 # A run waits in each thread for its device, so that two of them could wait for each

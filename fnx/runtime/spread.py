@@ -26,7 +26,9 @@ from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.device import Device, all_devices
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import Executable
-from fnx.runtime.sharding import Mesh, NamedSharding, PartitionSpec, sharded
+from fnx.runtime.in_parts import sharded
+from fnx.runtime.mesh import Mesh
+from fnx.runtime.sharding import NamedSharding, PartitionSpec
 
 
 @record(eq=False)
