@@ -28,13 +28,14 @@ from fnx.control.joint import Specs, names_of
 from fnx.control.spmd import depends
 from fnx.core.axes import bound_axes, bound_axis
 from fnx.core.program import Program
-from fnx.core.trace import Tracer
+from fnx.core.trace import Tracer, tracing
 from fnx.dtypes import default_bits
 from fnx.runtime.device import Device, all_devices, named
+from fnx.runtime.in_parts import named_sharding
 from fnx.runtime.mesh import Mesh, current_mesh
 from fnx.runtime.processes import processes
 from fnx.runtime.sharding import PartitionSpec, full_spec, names_in, spec_names
-from fnx.transforms.shard import part_type
+from fnx.transforms.shard import Cutter, nested, part_type
 from fnx.tree import PyTreeDef
 
 _CACHE_SIZE = 4096
@@ -85,7 +86,7 @@ class Sharded:
             raise
 
     def _call(self, args: tuple[Any, ...]) -> Any:
-        mesh = self._meant()
+        mesh, manual = self._meant()
         leaves, treedef = tree.flatten(args)
         names = call_names(self._function, args, {})
         rows = zip(leaves, names, strict=True)
@@ -97,10 +98,11 @@ class Sharded:
             default_bits(),
             config.strong_zero,
             bound_axes(),
+            self._around(mesh, manual, arrays),
         )
         found = self._entries.get(key)
         if found is None:
-            found = self._traced(mesh, treedef, arrays, names)
+            found = self._traced(mesh, manual, treedef, arrays, names)
             if not any(isinstance(x, Tracer) for x in found[0].captured):
                 while len(self._entries) >= _CACHE_SIZE:
                     del self._entries[next(iter(self._entries))]
@@ -108,8 +110,8 @@ class Sharded:
         spread, out_tree = found
         return out_tree.unflatten(spread(arrays))
 
-    def _meant(self) -> Mesh:
-        """The mesh that was passed, or that around the call."""
+    def _meant(self) -> tuple[Mesh, tuple[Hashable, ...]]:
+        """The mesh that was passed, or that around the call, and its own axes."""
         mesh = self._mesh or current_mesh()
         if mesh is None:
             raise errors.ArgumentError(
@@ -119,27 +121,52 @@ class Sharded:
                     "pass mesh=..., or call it inside `with mesh:`",
                 )
             )
-        names = self._axis_names
-        if names is not None and {*names} != {*mesh.axis_names}:
-            raise errors.OptionError(
+        given = self._axis_names
+        if given is not None and not isinstance(given, tuple | list | set | frozenset):
+            given = (given,)
+        names = {*(given or mesh.axis_names)}
+        if not names <= {*mesh.axis_names}:
+            raise errors.AxisError(
                 errors.explain(
-                    f"{self._asker}: axis_names={names!r}",
-                    f"it runs along all axes of the mesh, {mesh.axis_names!r}",
-                    "leave axis_names out, or use a mesh of those axes",
+                    f"{self._asker}: axis_names={self._axis_names!r}",
+                    f"the axes of the mesh are {mesh.axis_names!r}",
                 )
             )
-        return mesh
+        return mesh, tuple([name for name in mesh.axis_names if name in names])
+
+    def _around(
+        self, mesh: Mesh, manual: tuple[Hashable, ...], arrays: Sequence[Any]
+    ) -> Any:
+        """How arguments are cut along axes that are not its own; `None` in a trace.
+
+        Inside of a trace that is known when the program is cut that it is part of.
+        """
+        if len(manual) == mesh.devices.ndim:
+            return ()
+        if tracing():
+            return None
+        inner = Cutter(dict(mesh.axes), False).without(manual)
+        rows = [(named_sharding(x), x.shape) for x in arrays]
+        found = []
+        for sharding, shape in rows:
+            cut = replicated(shape)
+            if sharding is not None and sharding.mesh == mesh:
+                cut = spec_names(sharding.spec, len(shape))
+            found.append(tuple([inner.own(names) for names in cut]))
+        return tuple(found), config.replicate_uncut
 
     def _traced(
         self,
         mesh: Mesh,
+        manual: tuple[Hashable, ...],
         treedef: PyTreeDef,
         arrays: Sequence[Any],
         names: Sequence[str],
     ) -> tuple[Spread, PyTreeDef]:
         """The function traced for one device, and the tree of its results."""
-        refuse_bound(self._asker, mesh.axis_names)
-        given = _specs(self._asker, "in_specs", self._in_specs, treedef, names, mesh)
+        refuse_bound(self._asker, manual)
+        own = _along(mesh, manual)
+        given = _specs(self._asker, "in_specs", self._in_specs, treedef, names, own)
         rows = zip(given, arrays, names, strict=True)
         ins = tuple(
             [full_spec(s, x.shape, mesh, name, self._asker) for s, x, name in rows]
@@ -152,24 +179,27 @@ class Sharded:
             return self._function(*treedef.unflatten(parts))
 
         with ExitStack() as stack:
-            for name, size in mesh.axes:
+            for name, size in own.axes:
                 stack.enter_context(bound_axis(name, size))
             traced = trace_tree(run, types, asker=self._asker, names=shown)
         out_names = leaf_names(["the result"], [traced.out_tree])
-        outs = self._outs(mesh, traced.program, traced.out_tree, out_names)
+        outs = self._outs(own, traced.program, traced.out_tree, out_names)
         held = tuple([replicated(x.shape) for x in traced.captured])
         if self._check:
-            self._varying(mesh, traced.program, (*held, *ins), outs, out_names)
+            self._varying(own, traced.program, (*held, *ins), outs, out_names)
         spread = Spread(
             self._asker,
             traced.program,
             traced.captured,
-            mesh,
+            own,
             (*held, *ins),
             outs,
             (*[f"captured array {n}" for n in range(len(held))], *names),
             tuple(out_names),
         )
+        around = self._around(mesh, manual, arrays)
+        if around:
+            spread = _cut_again(spread, mesh, *around)
         return spread, traced.out_tree
 
     def _outs(
@@ -212,6 +242,38 @@ class Sharded:
                             "of the first device",
                         )
                     )
+
+
+def _along(mesh: Mesh, names: Sequence[Hashable]) -> Mesh:
+    """The mesh without its other axes: the first devices along these."""
+    if len(names) == mesh.devices.ndim:
+        return mesh
+    first: Any = tuple([slice(None) if n in names else 0 for n in mesh.axis_names])
+    return Mesh(mesh.devices[first], tuple(names))
+
+
+def _cut_again(
+    spread: Spread, mesh: Mesh, ins: Sequence[Any], replicate: bool
+) -> Spread:
+    """A program of replicas along some axes of a mesh, cut along the others, too."""
+    rest = Cutter(dict(mesh.axes), replicate).without(spread.mesh.axis_names)
+    count = len(spread.captured)
+    types = spread.program.input_types
+    held = [replicated(type.shape) for type in types[:count]]
+    rows = zip(ins, types[count:], strict=True)
+    given = [*held, *[rest.remaining(spec, type.shape) for spec, type in rows]]
+    free = (None,) * len(spread.outs)
+    local, found = rest.program(spread.program, given, free)
+    return Spread(
+        spread.asker,
+        local,
+        spread.captured,
+        mesh,
+        tuple(map(nested, spread.ins, given)),
+        tuple(map(nested, spread.outs, found)),
+        spread.in_names,
+        spread.out_names,
+    )
 
 
 def _specs(
@@ -267,10 +329,13 @@ def shard_map(
     the output is that of the first device. In derivatives the cotangents of all devices
     count: what is not cut gets the sum.
 
-    `axis_names` may be given, and is all names of the mesh then.
+    With `axis_names` it runs along these axes of the mesh only, and specs name no
+    others. Along the others the function is of whole arrays, computed in parts as `jit`
+    with shardings would: as arguments are cut, and as `with_sharding_constraint` says.
 
     Raises `AxisError` for a spec with a name that the mesh lacks, `ShapeError` where an
-    axis cannot be cut in equal parts, `TreeError` for specs that do not fit.
+    axis cannot be cut in equal parts, `TreeError` for specs that do not fit,
+    `OptionError` for an operation that cannot be cut along axes not in `axis_names`.
 
     >>> import fnx, fnx.numpy as fnp
     >>> from fnx.sharding import PartitionSpec as P

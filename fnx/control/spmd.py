@@ -46,7 +46,7 @@ from fnx.ops.shape import (
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import rewrite
-from fnx.transforms.shard import Part
+from fnx.transforms.shard import Part, nested
 from fnx.transforms.split import Split, split_program
 from fnx.transforms.transpose import transpose_program
 
@@ -233,14 +233,18 @@ class _Spmd(Primitive):
         return results, out_mapped
 
     def cut(self, cutter: Any, eqn: Any, parts: Sequence[Any]) -> Any:
-        """The program itself if it is for the same mesh, else that of all replicas."""
+        """The program itself, cut along what axes the mesh has besides.
+
+        That of all replicas, if it is for another mesh.
+        """
         params = eqn.params
         axes, ins, outs = params["axes"], params["ins"], params["outs"]
-        if dict(axes) != cutter.sizes:
+        if not {*cutter.sizes.items()} >= {*axes}:
             return cutter.run(as_one(params["program"], axes, ins, outs), parts)
-        rows = zip(parts, ins, strict=True)
-        inputs = [cutter.moved(part, spec).value for part, spec in rows]
-        found = evaluate(params["program"], inputs)
+        inner = cutter.without([name for name, _ in axes])
+        given = [inner.within(cutter, *row) for row in zip(parts, ins, strict=True)]
+        ends = inner.run(params["program"], given)
+        found = [end.value for end in ends]
         for axis in axes:
             flags = depends(params["program"], ins, axis)
             found = [
@@ -249,7 +253,8 @@ class _Spmd(Primitive):
                 else x
                 for x, varies, spec in zip(found, flags, outs, strict=True)
             ]
-        return [Part(x, spec) for x, spec in zip(found, outs, strict=True)]
+        rows = zip(found, outs, ends, strict=True)
+        return [Part(x, nested(spec, end.spec)) for x, spec, end in rows]
 
     def steps(self, plan: Any, *inputs: Any, **params: Any) -> None:
         """The host has the replicas run, and waits for them."""

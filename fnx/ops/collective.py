@@ -19,7 +19,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core import axes
 from fnx.core.communicator import Communicator
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive
 from fnx.core.program import Atom, Literal
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
@@ -69,6 +69,17 @@ class _Collective(Primitive):
         size = axes.axis_size(axis_name) if axis_size is None else axis_size
         found = checked_groups(groups, axis_name, size)
         return bind(self, (x,), _axis(axis_name, size, found))
+
+    # How many leading axes of operand and result are for the replicas.
+    rows: tuple[int, int] = (0, 0)
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any
+    ) -> Flow:
+        """Along other axes of a mesh, all but the rows for replicas run along."""
+        (x,), (before, after) = types, self.rows
+        kept = tuple(range(x.ndim - before))
+        return Flow((((None,) * before + kept),), (((None,) * after + kept),))
 
     def reference(
         self, x: Any, *, axis_name: Hashable, axis_size: int, groups: Groups
@@ -287,6 +298,8 @@ class _Extreme(_Collective):
 class _AllGather(_Collective):
     """all_gather: the values of all replicas, stacked along a new leading axis."""
 
+    rows = (0, 1)
+
     def infer(
         self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> ArrayType:
@@ -339,6 +352,8 @@ class _Scattered(_Collective):
 class _PsumScatter(_Scattered):
     """psum_scatter: replica i gets the sum of all replicas' rows i."""
 
+    rows = (1, 0)
+
     def infer(
         self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups
     ) -> ArrayType:
@@ -375,6 +390,8 @@ class _PsumScatter(_Scattered):
 
 class _AllToAll(_Scattered):
     """all_to_all: row j of replica i becomes row i of replica j."""
+
+    rows = (1, 1)
 
     def infer(
         self, x: ArrayType, *, axis_name: Hashable, axis_size: int, groups: Groups

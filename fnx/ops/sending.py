@@ -13,7 +13,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.core import axes
-from fnx.core.primitive import MappedAxis, Primitive
+from fnx.core.primitive import Flow, MappedAxis, Primitive
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import eq, select
@@ -21,7 +21,7 @@ from fnx.ops.collective import psum
 from fnx.ops.families import along
 from fnx.ops.groups import rearranged
 from fnx.ops.meeting import axis_index, members, whole
-from fnx.ops.shape import broadcast_in_dim, part_of, reshaped
+from fnx.ops.shape import broadcast_in_dim, kept_axes, part_of, reshaped
 
 Pairs = tuple[tuple[int, int], ...]
 """(source, destination) pairs of replicas."""
@@ -41,6 +41,12 @@ class _Sending(Primitive):
     def rows(self, x: Any, is_mapped: bool, axis: MappedAxis, params: Any) -> Any:
         """What all replicas get as array operations, and whether it differs."""
         raise self.missing("rows")
+
+    def flow(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], **params: Any
+    ) -> Flow:
+        """Along other axes of a mesh every axis runs along."""
+        return kept_axes(types, outs, ())
 
     def reference(self, x: Any, **params: Any) -> Any:
         """What this replica is sent."""

@@ -17,7 +17,7 @@ from fnx import errors
 from fnx.core.cache import cached
 from fnx.core.primitive import Flow, primitive
 from fnx.core.program import Eqn, Literal, Program, Var
-from fnx.core.trace import bind, source_of
+from fnx.core.trace import bind, evaluate, source_of
 from fnx.core.types import ArrayType
 from fnx.dtypes import int32
 from fnx.ops.arithmetic import add, mul
@@ -106,6 +106,9 @@ class Cutter:
 
     def run(self, program: Program, inputs: Sequence[Part]) -> list[Part]:
         """The parts of a program's outputs."""
+        if not self.sizes:
+            ends = evaluate(program, [part.value for part in inputs])
+            return [Part(x, tuple([()] * len(x.type.shape))) for x in ends]
         values: dict[Var, Part] = dict(zip(program.inputs, inputs, strict=True))
         for eqn in program.eqns:
             with source_of(eqn):
@@ -218,6 +221,35 @@ class Cutter:
             own = axis_index(axis_name=name, axis_size=self.sizes[name])
             number = add(mul(number, scalar(self.sizes[name], number.dtype)), own)
         return number
+
+    # -- replicas along some axes of the mesh
+
+    def without(self, names: Sequence[Hashable]) -> Cutter:
+        """What cuts along the other axes of the mesh only."""
+        rest = {name: n for name, n in self.sizes.items() if name not in names}
+        return Cutter(rest, self.replicate)
+
+    def within(self, outer: Cutter, part: Part, spec: Spec) -> Part:
+        """The part of a replica, which has a part as the spec says, along other axes.
+
+        It stays cut along them as it is, where the replica's part can be.
+        """
+        rows = zip(part.value.type.shape, part.spec, spec, strict=True)
+        shape = [n * outer.count(now) // outer.count(cut) for n, now, cut in rows]
+        own = self.remaining(part.spec, shape)
+        return Part(outer.moved(part, nested(spec, own)).value, own)
+
+    def remaining(self, spec: Spec, shape: Sequence[int]) -> Spec:
+        """What of a cut is along the axes of this mesh, and cuts a shape."""
+        found = []
+        for names, n in zip(spec, shape, strict=True):
+            own = self.own(names)
+            found.append(own if self.divides(n, own) else ())
+        return tuple(found)
+
+    def own(self, names: Names) -> Names:
+        """Those of names that are axes of this mesh."""
+        return tuple([name for name in names if name in self.sizes])
 
     # -- programs that equations hold
 
@@ -348,6 +380,11 @@ class Cutter:
                 source=eqn.source,
             )
         )
+
+
+def nested(outer: Spec, inner: Spec) -> Spec:
+    """How an array is cut whose parts are cut again."""
+    return tuple([(*a, *b) for a, b in zip(outer, inner, strict=True)])
 
 
 def shown_spec(spec: Spec) -> str:
