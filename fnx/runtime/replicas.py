@@ -287,8 +287,20 @@ class _Worker:
             self.tasks.get()()
 
 
-_workers: list[_Worker] = []
+# For each replica but the first, which the caller runs, the threads that wait for work.
+_idle: dict[int, list[_Worker]] = {}
 _starting = threading.Lock()
+
+
+def _taken(rank: int) -> _Worker:
+    """A thread that waits for work, or a new one.
+
+    A run never waits for another one to end, which may wait for it: a callback of one
+    may have started the thread that calls the other.
+    """
+    with _starting:
+        waiting = _idle.setdefault(rank, [])
+        return waiting.pop() if waiting else _Worker(rank)
 
 
 def together(count: int, work: Callable[[int], None], native: bool) -> None:
@@ -308,14 +320,15 @@ def together(count: int, work: Callable[[int], None], native: bool) -> None:
         return run
 
     with backend().divided(count) if native and count > 1 else nullcontext():
-        with _starting:  # all workers have the runs in the same order
-            while len(_workers) < count - 1:
-                _workers.append(_Worker(len(_workers) + 1))
-            for rank in range(1, count):
-                _workers[rank - 1].tasks.put(task(rank))
+        workers = {rank: _taken(rank) for rank in range(1, count)}
+        for rank, worker in workers.items():
+            worker.tasks.put(task(rank))
         _guarded(work, 0, failures, stop)
-        for _ in range(1, count):
+        for _ in workers:
             _wait(ended, failures, stop)
+        with _starting:
+            for rank, worker in workers.items():
+                _idle[rank].append(worker)
     _raise_first(failures)
 
 
@@ -363,7 +376,7 @@ def _raise_first(failures: Sequence[BaseException | None]) -> None:
 def _forget() -> None:
     """In a forked process none of the threads is there."""
     global _starting
-    _workers.clear()
+    _idle.clear()
     _starting = threading.Lock()
 
 
