@@ -1,18 +1,22 @@
-"""Running values of long rows in chunks, for GPUs: so that many threads may find them.
+"""Running values of long rows in chunks: so that many threads may find them.
 
 What each chunk comes to is a fold; what the chunks before come to is a running value of
 those, of far shorter rows; and a chunk's running values are its own combined with that.
-Receives a nest with scans, gives nests; next on the walk: `grid.py`.
+Sums are the more accurate for it: a number is added to few others, not to all that are
+before it. Receives a nest with scans, gives nests; next on the walk: `schedule.py`, and
+for GPUs `grid.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from fnx.dtypes import DType
 from fnx.kernel.expr import (
     Buffer,
     Expr,
+    Fold,
     IndexExpr,
     LoopIndex,
     Scan,
@@ -20,9 +24,24 @@ from fnx.kernel.expr import (
     walk,
 )
 from fnx.kernel.ir import Store, fold_identity
+from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest
 from fnx.kernel.table import ExprTable
 from fnx.records import record
+from fnx.sizes import Size
+
+LEAST = 1024
+"""The rounds of a chunk on a CPU are more than that."""
+
+LEAST_TOTALS = 128
+"""The rounds of a chunk of what chunks come to."""
+
+UNIT = 16
+"""A chunk is an odd number of so many rounds: each lane is in a cache line of its own,
+and these are in different sets of the cache."""
+
+FEW_ROWS = 64
+"""So many rows have lanes and threads of their own."""
 
 Local = Callable[[DType, int], Buffer]
 """Gives a new buffer of the kernel's own."""
@@ -52,6 +71,40 @@ def chunked(
 ) -> Chunked:
     """The nest's scans in chunks of so many rounds, which may be the outermost loop."""
     return _Chunks(table, nest, size, outermost, local).result()
+
+
+def in_chunks(table: ExprTable, nest: Nest, local: Locals) -> tuple[Nest, ...]:
+    """The nest alone, or what runs in its place on a CPU if it has few, long sums."""
+    return _in_chunks(table, nest, local, LEAST)
+
+
+def _in_chunks(
+    table: ExprTable, nest: Nest, local: Locals, least: int
+) -> tuple[Nest, ...]:
+    size = _chunk(nest, least, local.partials // 2) if nest.scans else 0
+    if not size:
+        return (nest,)
+    parts = chunked(table, nest, size, False, local.sums)
+    running = _in_chunks(table, parts.running, local, LEAST_TOTALS)
+    return (parts.totals, *running, *parts.values)
+
+
+def _chunk(nest: Nest, least: int, room: int) -> int:
+    """How many rounds of a sum a chunk is to have; 0 for a nest of another kind."""
+    if any(isinstance(loop.extent, Size) for loop in nest.domain):
+        return 0  # nobody knows how much room the sums of chunks would take
+    if not may_be_chunked(nest) or {scan.combine for scan in nest.scans} != {"add"}:
+        return 0
+    # What a fold gives to all of a row would be found for each of its chunks.
+    if any(isinstance(expr, Fold) for expr in nest.exprs):
+        return 0
+    rows, length = (
+        math.prod([r.extent for r in nest.domain[:-1]]),
+        nest.domain[-1].extent,
+    )
+    each = 2 * rows * sum([scan.dtype.itemsize for scan in nest.scans])
+    size = (max(least, -(-length * each // max(room, 1))) // UNIT | 1) * UNIT
+    return size if rows < FEW_ROWS and length >= 2 * size else 0
 
 
 class _Chunks:

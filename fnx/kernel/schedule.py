@@ -32,6 +32,7 @@ from fnx.kernel.local import Locals
 from fnx.kernel.loops import Nest, blocked_and_tiled, collapsed_loops, split_loops
 from fnx.kernel.pieces import joined, pieces, unrolled
 from fnx.kernel.printer import structural_key
+from fnx.kernel.running import in_chunks
 from fnx.kernel.table import ExprTable
 from fnx.kernel.vectorize import vectorized
 
@@ -57,7 +58,8 @@ def schedule(
     whole = split_loops(table, Nest(domain, stores))
     body = joined(
         _cheapest(table, along_rows(table, part), local)
-        for piece in pieces(table, whole)
+        for chunk in in_chunks(table, whole, local)
+        for piece in pieces(table, chunk)
         for nest in in_blocks_of_rows(table, collapsed_loops(table, piece), local)
         for part in _parts(table, nest)
     )

@@ -34,6 +34,10 @@ LANES = 64
 """From so many scans side by side on, a kernel has lanes and threads for them."""
 
 
+CHUNK = 1040
+"""A long sum is that of chunks, and of what is in its own, which is more accurate."""
+
+
 class Cumulative(Primitive):
     """Accumulates a NumPy ufunc along `axis`, from the end if `reverse`.
 
@@ -71,7 +75,10 @@ class Cumulative(Primitive):
         wide = widened(x)
         if reverse:
             wide = np.flip(wide, axis)
-        value = self.numpy.accumulate(wide, axis, wide.dtype)
+        if self.numpy is np.add and x.shape[axis] >= 2 * CHUNK:
+            value = _sums_of_chunks(wide, axis)
+        else:
+            value = self.numpy.accumulate(wide, axis, wide.dtype)
         if reverse:
             value = np.flip(value, axis)
         return value.astype(x.dtype, copy=False)
@@ -142,6 +149,22 @@ class Cumulative(Primitive):
         if mapped[0]:
             params["axis"] += 1
         return self(*args, **params), mapped[0]
+
+
+def _sums_of_chunks(x: Any, axis: int) -> Any:
+    """NumPy's accumulated sums, chunk by chunk."""
+    x = np.moveaxis(x, axis, -1)
+    whole = x.shape[-1] // CHUNK
+    end = whole * CHUNK
+    out = np.empty(x.shape, x.dtype)
+    head = x[..., :end].reshape(*x.shape[:-1], whole, CHUNK)
+    own = np.add.accumulate(head, -1, x.dtype)
+    totals = np.add.accumulate(own[..., -1], -1, x.dtype)
+    own[..., 1:, :] += totals[..., :-1, None]
+    out[..., :end] = own.reshape(*x.shape[:-1], end)
+    rest = np.add.accumulate(x[..., end:], -1, x.dtype)
+    out[..., end:] = rest + totals[..., -1:]
+    return np.moveaxis(out, -1, axis)
 
 
 class _CumSum(Cumulative):
