@@ -1,6 +1,6 @@
 """What common functions cost eagerly on small arrays, beside NumPy.
 
-Receives whether to be quick (no difference here), gives a case for each of sixty
+Receives whether to be quick (no difference here), gives a case for each of ninety
 functions, on arrays of about ten elements. Next on the walk: `fusion.py`.
 """
 
@@ -52,11 +52,51 @@ OTHERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "zeros": lambda xp: lambda x, y: xp.zeros((3, 4), "float32"),
     "arange": lambda xp: lambda x, y: xp.arange(12),
     "linspace": lambda xp: lambda x, y: xp.linspace(0.0, 1.0, 12),
+    "interp": lambda xp: lambda x, y: xp.interp(x[0], _ticks(xp), y[0]),
+    "searchsorted": lambda xp: lambda x, y: xp.searchsorted(_ticks(xp), x[0]),
+    "digitize": lambda xp: lambda x, y: xp.digitize(x[0], _ticks(xp)),
+    "bincount": lambda xp: lambda x, y: xp.bincount(_counts(xp)),
+    "histogram": lambda xp: lambda x, y: xp.histogram(x, 4),
+    "unique": lambda xp: lambda x, y: xp.unique(_counts(xp)),
+    "isin": lambda xp: lambda x, y: xp.isin(_counts(xp), _places(xp)),
+    "nonzero": lambda xp: lambda x, y: xp.nonzero(x > 1),
+    "argwhere": lambda xp: lambda x, y: xp.argwhere(x > 1),
+    "compress": lambda xp: lambda x, y: xp.compress(x[0] > 1, x, 1),
+    "take_along_axis": lambda xp: (
+        lambda x, y: xp.take_along_axis(x, xp.argsort(x, 1), 1)
+    ),
+    "delete": lambda xp: lambda x, y: xp.delete(x, 1, 1),
+    "insert": lambda xp: lambda x, y: xp.insert(x[0], 1, 2.0),
+    "append": lambda xp: lambda x, y: xp.append(x, y),
+    "convolve": lambda xp: lambda x, y: xp.convolve(x[0], y[0]),
+    "gcd": lambda xp: lambda x, y: xp.gcd(_counts(xp), _counts(xp)),
+    "astype": lambda xp: lambda x, y: x.astype("int32"),
+    "diff": lambda xp: lambda x, y: xp.diff(x),
+    "gradient": lambda xp: lambda x, y: xp.gradient(x[0]),
+    "trapezoid": lambda xp: lambda x, y: xp.trapezoid(x),
+    "cov": lambda xp: lambda x, y: xp.cov(x),
+    "cross": lambda xp: lambda x, y: xp.cross(x[:, :3], y[:, :3]),
+    "quantile": lambda xp: lambda x, y: xp.quantile(x, 0.3),
+    "nanmean": lambda xp: lambda x, y: xp.nanmean(x),
+    "unravel_index": lambda xp: lambda x, y: xp.unravel_index(_counts(xp), (3, 4)),
+    "solve": lambda xp: lambda x, y: xp.linalg.solve(x[:, :3], y),
+    "det": lambda xp: lambda x, y: xp.linalg.det(x[:, :3]),
+    "norm": lambda xp: lambda x, y: xp.linalg.norm(x),
 }
 
 
 def _places(xp: Any) -> Any:
     return np.array([0, 2]) if xp is np else xp.array([0, 2])
+
+
+def _ticks(xp: Any) -> Any:
+    ticks = np.array([0.0, 0.5, 1.0, 1.5], np.float32)
+    return ticks if xp is np else xp.array(ticks)
+
+
+def _counts(xp: Any) -> Any:
+    counts = np.array([3, 1, 4, 1, 5], np.int32)
+    return counts if xp is np else xp.array(counts)
 
 
 def _unary(name: str) -> Callable[[Any], Callable[..., Any]]:

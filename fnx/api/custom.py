@@ -74,10 +74,14 @@ class Custom(ABC):
             return self.fun(*args)
         return self._record(bind_call(self._asker, self.fun, self.nondiff, args))
 
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self.fun)
+
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """All arguments by position, defaults included, since rules have no names."""
         try:
-            bound = inspect.signature(self.fun).bind(*args, **kwargs)
+            bound = self._signature.bind(*args, **kwargs)
         except ValueError:  # a builtin without a signature
             return args
         bound.apply_defaults()

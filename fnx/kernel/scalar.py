@@ -209,12 +209,22 @@ def _convert(x: Array, dtype: DType) -> Array:
     x = np.asanyarray(x)
     if not (dtypes.is_float(x.dtype) and dtypes.is_integer(dtype)):
         return x.astype(dtype)
+    low, high = _ends(dtype)
+    # Bounds that either dtype has; NaN fails, too.
+    if x.dtype.char in "fd" and ((x >= float(low)) & (x < float(high) + 1)).all():
+        return x.astype(dtype)
     wide = x.astype(np.float64)
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
     # float(high) may round up to high + 1, which is still the right threshold.
     below, above = wide <= float(low), wide >= float(high)
     inside = np.where(below | above | np.isnan(wide), 0.0, wide).astype(dtype)
     return np.where(below, dtype.type(low), np.where(above, dtype.type(high), inside))
+
+
+@functools.cache
+def _ends(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of a dtype."""
+    info = np.iinfo(dtype)
+    return info.min, info.max
 
 
 def _bitcast(x: Array, dtype: DType) -> Array:

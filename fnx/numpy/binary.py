@@ -10,10 +10,11 @@ import ml_dtypes
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.loops import while_loop
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.choices import choose_where
 from fnx.numpy.creation import arange, full
 from fnx.numpy.mathematics import (
@@ -39,13 +40,11 @@ from fnx.numpy.reductions import any, sum
 from fnx.numpy.shaping import moveaxis, ravel, reshape
 from fnx.ops import parts
 from fnx.ops.shape import padded_along, part_of
-from fnx.runtime.array import ConcreteArray
-from fnx.runtime.device_array import beside
 
 # ---------------------------------------------------------------- divisors
 
 
-@becomes_native
+@at_once(on_numpy.gcd)
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The greatest common divisor of integers, not negative; 0 of two zeros.
 
@@ -53,11 +52,9 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     6
     """
     x, y = _integers("gcd", x1, x2)
-    if isinstance(x, ConcreteArray) and isinstance(y, ConcreteArray):
-        return beside(np.asarray(np.gcd(np.asarray(x), np.asarray(y))), x, y)
     # Once one of a pair is 0 the other is the divisor: the loop ends where all are.
     a, b = while_loop(_goes_on, _step_of_euclid, (absolute(x), absolute(y)))
-    return parts.or_(a, b)
+    return absolute(parts.or_(a, b))  # -1 after the least integer, which has no |x|
 
 
 def _goes_on(pair: tuple[Array, Array]) -> Array:
@@ -75,7 +72,7 @@ def _step_of_euclid(pair: tuple[Array, Array]) -> tuple[Array, Array]:
     return choose_where(ended, a, b), choose_where(ended, b, remainder(a, b))
 
 
-@becomes_native
+@at_once(on_numpy.lcm)
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     """The least common multiple of integers, not negative; 0 if one of them is 0.
 
@@ -101,7 +98,7 @@ def _integers(function: str, x1: ArrayLike, x2: ArrayLike) -> list[Array]:
 # ---------------------------------------------------------------- floats
 
 
-@becomes_native
+@at_once(on_numpy.frexp)
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     """Mantissa in ±[0.5, 1) and exponent (int32): x is mantissa * 2**exponent.
 
@@ -151,7 +148,7 @@ def _real(function: str, x: ArrayLike) -> Array:
 # ---------------------------------------------------------------- bits
 
 
-@becomes_native
+@at_once(on_numpy.packbits)
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
     """Eight truth values in one uint8, along an axis (or flattened); 0 fills the last.
 
@@ -173,7 +170,7 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     return moveaxis(sum(shifted, -1, dtypes.uint8), -1, place)
 
 
-@becomes_native
+@at_once(on_numpy.unpackbits)
 def unpackbits(
     a: ArrayLike,
     axis: int | None = None,

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.choices import choose_where, truth
 from fnx.numpy.indexing import get
 from fnx.numpy.joining import concatenate
@@ -56,6 +57,7 @@ def _known(function: str, x: Array) -> np.ndarray:
         ) from None
 
 
+@at_once(on_numpy.nonzero)
 def nonzero(
     a: ArrayLike, *, size: int | None = None, fill_value: Any = None
 ) -> tuple[Array, ...]:
@@ -188,6 +190,7 @@ def isin(
     return parts.not_(found) if invert else found
 
 
+@at_once(on_numpy.bincount)
 def bincount(
     x: ArrayLike,
     weights: ArrayLike | None = None,
@@ -209,7 +212,7 @@ def bincount(
         )
     if length is None:
         known = _known("bincount", values)
-        length = max(minlength, int(known.max(initial=-1)) + 1)
+        length = max(minlength, int(known.max()) + 1 if known.size else 0)
     ones = full(values.shape, dtypes.default_int(), 1)
     amounts = ones if weights is None else as_array("bincount", weights, 1)
     start = full((length,), amounts.dtype, 0)
@@ -218,6 +221,7 @@ def bincount(
     return scatter_add(start, column, amounts, dims=POINTS, mode="fill")
 
 
+@at_once(on_numpy.interp)
 def interp(
     x: ArrayLike,
     xp: ArrayLike,

@@ -123,6 +123,7 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     return asarray(a, order=order)
 
 
+@becomes_native
 def astype(
     x: ArrayLike,
     dtype: DTypeLike,

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.api.vmap import vmap
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
+from fnx.numpy import on_numpy
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.counting import nonzero
 from fnx.numpy.creation import arange, asarray
@@ -114,6 +116,7 @@ def fromfunction(
     return function(*[grids[i] for i in range(len(shape))], **kwargs)  # type: ignore[index]
 
 
+@becomes_native
 def piecewise(
     x: ArrayLike, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any
 ) -> Array:
@@ -189,6 +192,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
     return result
 
 
+@at_once(on_numpy.compress)
 def compress(
     condition: Any,
     a: ArrayLike,
@@ -230,6 +234,7 @@ def compress(
     return cast(choose_where(there, found, fill_value), x.dtype)
 
 
+@at_once(on_numpy.extract)
 def extract(
     condition: ArrayLike,
     arr: ArrayLike,

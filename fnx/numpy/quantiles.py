@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.joining import stack
 from fnx.numpy.operands import (
     ArrayLike,
@@ -58,7 +59,7 @@ def median(
     return quantile(a, 0.5, axis, out, overwrite_input, keepdims=keepdims)
 
 
-@becomes_native
+@at_once(on_numpy.nanmedian)
 def nanmedian(
     a: ArrayLike,
     axis: Axis = None,

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.choices import choose_where
 from fnx.numpy.operands import (
     ArrayLike,
@@ -37,7 +38,6 @@ from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, select
 from fnx.ops.elementwise import div, ge, lt
 from fnx.ops.elementwise import min as smaller
-from fnx.ops.families import widened
 from fnx.ops.gather import points
 from fnx.ops.shape import full, iota, part_of
 from fnx.runtime.array import ConcreteArray, from_numpy
@@ -104,6 +104,7 @@ def _along(function: str, a: ArrayLike, axis: int | None) -> tuple[Array, int]:
     return x, axis_index(function, axis, x.ndim)
 
 
+@becomes_native
 def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
     """The places in order of several keys, the last of which is the most important.
 
@@ -133,6 +134,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     return argsort(x, place)
 
 
+@at_once(on_numpy.searchsorted)
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -165,11 +167,6 @@ def searchsorted(
         raise errors.ShapeError(f"searchsorted takes an array of rank 1, got {x.type}")
     if sorter is not None:
         x = take(x, sorter, 0)
-    at_once = not busy and {x.__class__, values.__class__} == {ConcreteArray}
-    if at_once and not dtypes.is_complex(dtype):
-        where: Any = np.searchsorted
-        found = where(widened(x._numpy()), widened(values._numpy()), side)
-        return from_numpy(np.asarray(found, dtypes.int32))
     passes = _not_before if side == "left" else _after
     if method == "compare_all":
         shape = (*values.shape, x.size)
@@ -202,6 +199,7 @@ def _bisected(x: Array, values: Array, passes: Any) -> Array:
     return low
 
 
+@at_once(on_numpy.digitize)
 def digitize(
     x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
 ) -> Array:

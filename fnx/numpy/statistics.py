@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import reductions, ufuncs
+from fnx.numpy import on_numpy, reductions, ufuncs
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.contractions import contract
 from fnx.numpy.counting import diff
@@ -279,7 +280,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     return columns if increasing else flip(columns, -1)
 
 
-@becomes_native
+@at_once(on_numpy.convolve)
 def convolve(
     a: ArrayLike,
     v: ArrayLike,
@@ -323,7 +324,7 @@ def convolve(
     return part_of(out, 0, k - 1, n)
 
 
-@becomes_native
+@at_once(on_numpy.correlate)
 def correlate(
     a: ArrayLike,
     v: ArrayLike,
@@ -338,13 +339,17 @@ def correlate(
     [7.0]
     """
     x, y = as_array("correlate", a), as_array("correlate", v, 1)
-    return convolve(
+    swapped = x.ndim == y.ndim == 1 and x.size < y.size
+    if swapped:  # the middle of an even number of places is another one then
+        x, y = y, x
+    out = convolve(
         x,
         flip(conj(y)),
         mode,
         precision=precision,
         preferred_element_type=preferred_element_type,
     )
+    return flip(conj(out)) if swapped else out
 
 
 @becomes_native

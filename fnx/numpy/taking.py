@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
 from fnx.core.trace import Tracer
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.indexing import analyse, known_part, read_at
 from fnx.numpy.joining import concatenate
 from fnx.numpy.operands import (
@@ -101,6 +102,7 @@ def _wrapped(places: Array, n: int) -> Array:
     return select(lt(rest, 0), add(rest, n), rest)
 
 
+@at_once(on_numpy.take_along_axis)
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -224,6 +226,7 @@ def _repeated_to(x: Array, counts: Array, axis: int, total: int) -> Array:
     return take(x, smaller(places, builtins.max(counts.size - 1, 0)), axis, mode="clip")
 
 
+@at_once(on_numpy.delete)
 def delete(
     arr: ArrayLike,
     obj: Any,
@@ -262,6 +265,7 @@ def _others(places: Array, n: int) -> Array:
     return part_of(ordered, 0, 0, max(n - places.size, 0))
 
 
+@at_once(on_numpy.insert)
 def insert(
     arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
 ) -> Array:
@@ -292,6 +296,7 @@ def insert(
     )
 
 
+@becomes_native
 def ravel_multi_index(
     multi_index: Any,
     dims: Any,
@@ -332,6 +337,7 @@ def ravel_multi_index(
     return flat if dtype is None else cast(flat, dtypes.as_dtype(dtype))
 
 
+@at_once(on_numpy.unravel_index)
 def unravel_index(indices: ArrayLike, shape: Any) -> tuple[Array, ...]:
     """Places in the flattened array as places in each axis of a shape.
 

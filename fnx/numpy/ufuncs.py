@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fnx import dtypes
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
+from fnx.numpy import on_numpy
 from fnx.numpy.operands import ArrayLike, as_array, cast, inexact_dtype, operands
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
@@ -54,7 +56,14 @@ def _named(
 
 
 def _unary(
-    name: str, op: Any, summary: str, args: Any, result: Any, *, inexact: bool = False
+    name: str,
+    op: Any,
+    summary: str,
+    args: Any,
+    result: Any,
+    *,
+    inexact: bool = False,
+    decorate: Callable[[Any], Any] = becomes_native,
 ) -> Unary:
     """An elementwise function of one argument; any shape, the same shape out."""
 
@@ -65,7 +74,7 @@ def _unary(
             array = cast(array, inexact_dtype(array.dtype, weak), weak)
         return op(array)
 
-    return _named(function, name, summary, args, result)
+    return _named(function, name, summary, args, result, decorate)
 
 
 def _binary(
@@ -406,5 +415,10 @@ bitwise_not = _unary(
 bitwise_invert = invert = bitwise_not
 bitwise_left_shift = left_shift
 bitwise_count = _unary(
-    "bitwise_count", _count_bits, "The number of bits set in |x|, as uint8.", 6, 2
+    "bitwise_count",
+    _count_bits,
+    "The number of bits set in |x|, as uint8.",
+    6,
+    2,
+    decorate=at_once(on_numpy.bitwise_count),
 )

@@ -69,22 +69,32 @@ def unique(
     [1, 3]
     """
     x = as_array("unique", ar)
+    wanted = bool(return_index), bool(return_inverse), bool(return_counts)
     along = None if axis is None else axis_index("unique", axis, x.ndim)
     if size is None:
-        found = _of_values(_known("unique", x), along, equal_nan, x)
-    else:
-        found = _of_size(x, along, equal_nan, size.__index__(), fill_value)
-    wanted = (True, return_index, return_inverse, return_counts)
-    parts = [part for part, is_wanted in zip(found, wanted, strict=True) if is_wanted]
+        values = _known("unique", x)
+        return _of_values(values, wanted, along, equal_nan, x)
+    found = _of_size(x, along, equal_nan, size.__index__(), fill_value)
+    rows = zip(found, (True, *wanted), strict=True)
+    parts = [part for part, is_wanted in rows if is_wanted]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _of_values(
-    values: np.ndarray[Any, Any], axis: int | None, equal_nan: bool, like: Array
-) -> list[Array]:
-    found, *places = np.unique(values, True, True, True, axis=axis, equal_nan=equal_nan)
+    values: np.ndarray[Any, Any],
+    wanted: tuple[bool, bool, bool],
+    axis: int | None,
+    equal_nan: bool,
+    like: Array,
+) -> Any:
+    """What NumPy gives; it takes longer to find the places, too."""
+    different: Any = np.unique
+    found = different(values, *wanted, axis=axis, equal_nan=equal_nan)
+    if wanted == (False, False, False):
+        return beside(found, like)
+    values, *places = found
     integers = [part.astype(dtypes.default_int()) for part in places]
-    return [beside(np.array(part), like) for part in (found, *integers)]
+    return tuple([beside(part, like) for part in (values, *integers)])
 
 
 def _of_size(

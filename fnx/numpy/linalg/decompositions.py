@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fnx import errors
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.linalg.operands import apply, matrices
 from fnx.numpy.mathematics import absolute
@@ -56,6 +57,7 @@ class SVDResult(NamedTuple):
     Vh: Array
 
 
+@becomes_native
 def cholesky(
     a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
 ) -> Array:
@@ -99,6 +101,7 @@ def eigvals(a: ArrayLike) -> Array:
     return apply(ops.eig, x, left=False, right=False)[0]
 
 
+@becomes_native
 def eigh(
     a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True
 ) -> EighResult:
@@ -120,6 +123,7 @@ def eigh(
     return EighResult(*apply(ops.eigh, x, lower=lower, compute_vectors=True))
 
 
+@becomes_native
 def eigvalsh(
     a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True
 ) -> Array:

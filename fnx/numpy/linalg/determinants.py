@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.custom import custom_jvp
 from fnx.core.array import Array
-from fnx.numpy import reductions
+from fnx.numpy import on_numpy, reductions
 from fnx.numpy.counting import where
 from fnx.numpy.creation import arange
 from fnx.numpy.joining import concatenate
@@ -52,6 +53,7 @@ SMALL = 4
 """The determinants of matrices with so many rows are written out."""
 
 
+@at_once(on_numpy.det)
 def det(a: ArrayLike) -> Array:
     """The determinant.
 

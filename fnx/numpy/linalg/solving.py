@@ -11,6 +11,7 @@ from typing import Any
 
 from fnx import dtypes, errors
 from fnx.api.custom import custom_jvp
+from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy import reductions
 from fnx.numpy.choices import logical_and, logical_not
@@ -37,6 +38,7 @@ from fnx.ops.parts import stop_gradient
 from fnx.ops.shape import full, zeros_like
 
 
+@becomes_native
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
     """The solution x of `a @ x = b`; b is a vector if it has one axis, else matrices.
 
@@ -74,6 +76,7 @@ def solved(a: Array, b: Array, transpose: bool = False) -> Array:
     return apply(ops.factored_solve, a, factors, pivots, b, transpose_a=transpose)
 
 
+@becomes_native
 def inv(a: ArrayLike) -> Array:
     """The inverse; NaN where a matrix is singular.
 
@@ -176,6 +179,7 @@ def _pinv(x: Array, rtol: Any, hermitian: bool) -> Array:
     return result
 
 
+@becomes_native
 def lstsq(
     a: ArrayLike,
     b: ArrayLike,

@@ -9,6 +9,7 @@ as good, nothing is copied. Next on the walk: `triangular.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -133,6 +134,7 @@ def real_of(x: ArrayType) -> Any:
     return dtypes.real_dtype(x.dtype)
 
 
+@functools.cache
 def lapack(name: str, dtype: Any) -> Callable[..., Any]:
     """A routine of LAPACK for a dtype, by its name without the letter of the dtype.
 
@@ -143,6 +145,7 @@ def lapack(name: str, dtype: Any) -> Callable[..., Any]:
     return getattr(routines, letter(dtype) + _named(name, dtype))
 
 
+@functools.cache
 def blas(name: str, dtype: Any) -> Callable[..., Any]:
     """A routine of BLAS for a dtype."""
     from scipy.linalg import blas as routines  # lazy: SciPy is slow to load

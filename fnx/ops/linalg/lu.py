@@ -133,10 +133,10 @@ class _Permutation(Stacked):
 
 def exchanged(pivots: Any, count: int) -> Any:
     """The numbers below `count` after the exchanges of each place with its pivot."""
-    order = np.arange(count, dtype=np.int32)
-    for place, pivot in enumerate(pivots):
-        order[[place, pivot]] = order[[pivot, place]]
-    return order
+    order = list(range(count))  # quicker than an array, element by element
+    for place, pivot in enumerate(pivots.tolist()):
+        order[place], order[pivot] = order[pivot], order[place]
+    return np.array(order, np.int32)
 
 
 class _Solve(Solving):

@@ -1,0 +1,300 @@
+"""What NumPy computes in one go, where the functions here take many operations.
+
+Receives and gives NumPy arrays, for `fnx.api.at_once`: each of these stands beside the
+function of the same name, which says what it does, and gives the same values in the
+same dtypes. `NotImplemented` is for that function to do. Next on the walk:
+`counting.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fnx import dtypes
+from fnx.api.at_once import plain
+
+# NumPy sums products one by one: with more of them compiled code is quicker.
+_MOST_PRODUCTS = 1 << 14
+# Determinants of matrices of so many rows at most are written out.
+SMALL_DET = 4
+_INTEGERS = frozenset(map(np.dtype, np.typecodes["AllInteger"]))
+
+
+def _integers(*arrays: Any) -> bool:
+    for x in arrays:
+        if type(x) is not np.ndarray or x.dtype not in _INTEGERS:
+            return False
+    return True
+
+
+def _floats(x: Any, *others: Any) -> bool:
+    """Whether these are arrays of one dtype, float32 or float64."""
+    alike = plain(x, *others) and x.dtype.kind == "f"
+    return alike and all(map(x.dtype.__eq__, [y.dtype for y in others]))
+
+
+def _alike(x: Any, y: Any) -> bool:
+    return plain(x, y) and x.dtype is y.dtype
+
+
+def _int(x: Any) -> Any:
+    return x.astype(dtypes.default_int(), copy=False)
+
+
+# ---------------------------------------------------------------- counts, places
+
+
+def bincount(
+    x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None
+) -> Any:
+    """Sums in the order of the elements, in the dtype of the weights."""
+    if not _integers(x) or x.ndim != 1:
+        return NotImplemented
+    if weights is None and length is None:
+        try:
+            return _int(np.bincount(x, None, minlength))
+        except ValueError:
+            pass  # negative ones are left out
+    elif weights is not None and not (plain(weights) and weights.shape == x.shape):
+        return NotImplemented
+    top = int(x.max()) + 1 if length is None and x.size else length or 0
+    inside = (x >= 0) & (x < max(top, 0))
+    places = x[inside].astype(np.intp)
+    top = max(minlength, top) if length is None else length
+    if weights is None:
+        return _int(np.bincount(places, None, top))
+    sums = np.zeros(top, weights.dtype)
+    np.add.at(sums, places, weights[inside])
+    return sums
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The default integer's dtype."""
+    if not plain(a) or not a.ndim or size is not None:
+        return NotImplemented
+    return tuple([_int(places) for places in a.nonzero()])
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Any:
+    """Places are int32."""
+    known = method in ("scan", "scan_unrolled", "sort", "compare_all", "default")
+    if not _alike(a, v) or a.ndim != 1 or sorter is not None or not known:
+        return NotImplemented
+    return np.asarray(a.searchsorted(v, side), np.int32)
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> Any:
+    """Places are int32."""
+    if not _alike(x, bins) or bins.ndim != 1 or bins.size < 2 or method is not None:
+        return NotImplemented
+    if bins[0] <= bins[-1]:
+        found = bins.searchsorted(x, "left" if right else "right")
+    else:
+        side = "right" if right else "left"
+        found = bins.size - bins[::-1].searchsorted(x, side)
+    return np.asarray(found, np.int32)
+
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """The same arithmetic as in compiled code."""
+    usual = _floats(x, xp, fp) and xp.ndim == 1 and xp.shape == fp.shape
+    if not usual or xp.size < 2 or not left is right is period is None:
+        return NotImplemented
+    below = xp[1:-1].searchsorted(x, "right")
+    width = (xp[1:] - xp[:-1]).take(below)
+    y0 = fp.take(below)
+    share = (x - xp.take(below)) / width
+    line = np.asarray(y0 + share * (fp[1:] - fp[:-1]).take(below))
+    np.putmask(line, width == 0, y0)
+    np.putmask(line, x < xp[0], fp[0])
+    np.putmask(line, x > xp[-1], fp[-1])
+    return line
+
+
+# ---------------------------------------------------------------- chosen elements
+
+
+def compress(
+    condition: Any,
+    a: Any,
+    axis: int | None = None,
+    *,
+    size: int | None = None,
+    fill_value: Any = 0,
+    out: None = None,
+) -> Any:
+    """As NumPy."""
+    if not plain(condition, a) or size is not None or out is not None:
+        return NotImplemented
+    return np.compress(condition.astype(bool, copy=False), a, axis)
+
+
+def extract(
+    condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0
+) -> Any:
+    """As NumPy."""
+    usual = plain(condition, arr) and condition.shape == arr.shape
+    if not usual or size is not None:
+        return NotImplemented
+    return arr[condition.astype(bool, copy=False)]
+
+
+def take_along_axis(
+    arr: Any,
+    indices: Any,
+    axis: int | None = -1,
+    mode: str | None = None,
+    fill_value: Any = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> Any:
+    """As NumPy, which refuses places out of range."""
+    if not plain(arr) or not _integers(indices) or arr.ndim != indices.ndim:
+        return NotImplemented
+    if mode is not None or wrap_negative_indices is False:
+        return NotImplemented
+    return np.take_along_axis(arr, indices, axis)
+
+
+def delete(
+    arr: Any,
+    obj: Any,
+    axis: int | None = None,
+    *,
+    assume_unique_indices: bool = False,
+) -> Any:
+    """As NumPy."""
+    if not plain(arr) or type(obj) not in (int, slice):
+        return NotImplemented
+    return np.delete(arr, obj, axis)
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """As NumPy, for one place of a vector."""
+    usual = plain(arr) and type(obj) is int and (arr.ndim == 1 or axis is None)
+    number = type(values) is int and arr.dtype.kind in "iuf"
+    number = number or (type(values) is float and arr.dtype.kind == "f")
+    if not usual or not (number or (_alike(arr, values) and values.ndim < 2)):
+        return NotImplemented
+    return np.insert(arr, obj, values, axis)
+
+
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """As NumPy, which refuses places out of range; the places' dtype."""
+    if not _integers(indices) or indices.dtype.itemsize < 4:
+        return NotImplemented
+    found = np.unravel_index(indices, shape)
+    return tuple([np.array(places, indices.dtype) for places in found])
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def gcd(x1: Any, x2: Any) -> Any:
+    """As NumPy."""
+    if not _integers(x1, x2) or x1.dtype is not x2.dtype:
+        return NotImplemented
+    return np.asarray(np.gcd(x1, x2))
+
+
+def lcm(x1: Any, x2: Any) -> Any:
+    """As NumPy, where it fits."""
+    if not _integers(x1, x2) or x1.dtype is not x2.dtype:
+        return NotImplemented
+    return np.abs(np.asarray(np.lcm(x1, x2)))
+
+
+def frexp(x: Any, /) -> Any:
+    """As NumPy; the exponent of infinities and NaN is 0."""
+    if not _floats(x):
+        return NotImplemented
+    mantissa, exponent = np.frexp(x)
+    return np.asarray(mantissa), np.asarray(exponent)
+
+
+def bitwise_count(x: Any, /) -> Any:
+    """As NumPy."""
+    return np.asarray(np.bitwise_count(x)) if _integers(x) else NotImplemented
+
+
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """As NumPy."""
+    usual = plain(a) and a.dtype.kind in "biu"
+    if not usual:
+        return NotImplemented
+    return np.packbits(a, axis, bitorder)  # type: ignore[call-overload]
+
+
+def unpackbits(
+    a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big"
+) -> Any:
+    """As NumPy."""
+    if not plain(a):
+        return NotImplemented
+    return np.unpackbits(a, axis=axis, count=count, bitorder=bitorder)  # type: ignore[call-overload]
+
+
+def nanmedian(
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """As NumPy, of all elements."""
+    usual = _floats(a) and a.size and axis is None and not overwrite_input
+    if not usual or out is not None or keepdims:
+        return NotImplemented
+    known = a[a == a]
+    return np.asarray(np.median(known) if known.size else np.nan, a.dtype)
+
+
+# ---------------------------------------------------------------- sums of products
+
+
+def convolve(
+    a: Any,
+    v: Any,
+    mode: str = "full",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """As NumPy, for few elements."""
+    if not _vectors(a, v) or precision is not None or preferred_element_type:
+        return NotImplemented
+    return np.convolve(a, v, mode)  # type: ignore[call-overload]
+
+
+def correlate(
+    a: Any,
+    v: Any,
+    mode: str = "valid",
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """As NumPy, for few elements."""
+    if not _vectors(a, v) or precision is not None or preferred_element_type:
+        return NotImplemented
+    return np.correlate(a, v, mode)  # type: ignore[call-overload]
+
+
+def det(a: Any) -> Any:
+    """As NumPy, of one matrix; small ones are written out in compiled code."""
+    if not _floats(a) or a.ndim != 2 or a.shape[0] <= SMALL_DET:
+        return NotImplemented
+    return np.asarray(np.linalg.det(a))
+
+
+def _vectors(x: Any, y: Any) -> bool:
+    """Whether these are vectors of few elements, of one dtype of numbers."""
+    if not _alike(x, y) or x.dtype.kind == "b" or not x.ndim == y.ndim == 1:
+        return False
+    return 0 < x.size * y.size <= _MOST_PRODUCTS
