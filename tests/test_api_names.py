@@ -1,7 +1,8 @@
 """The names of JAX's interface and their parameters: how many are there, and which.
 
-`api_names.json` has them as JAX 0.10.2 has them, without `out_sharding`, `sharding` and
-names that begin with an underscore. A share that rises is pinned anew.
+`api_names.json` has them as JAX 0.10.2 has them (those of `fnx.optim` as optax 0.2.8
+does), without `out_sharding`, `sharding` and names that begin with an underscore. A
+share that rises is pinned anew.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ LEAST = {
     "fnx.numpy.fft": 100,
     "fnx.lax.linalg": 100,
     "fnx.ops": 100,
+    "fnx.optim": 75,
+    "fnx.optim.schedules": 85,
     "fnx.image": 100,
     "fnx.flatten_util": 100,
     "fnx.dlpack": 100,
@@ -52,6 +55,8 @@ DIFFERING = {
     "fnx.nn": {"standardize"},
     "fnx.random": set(),
     "fnx.ops": set(),
+    "fnx.optim": set(),
+    "fnx.optim.schedules": set(),
     "fnx.image": set(),
     "fnx.dlpack": set(),
     "fnx.scipy.optimize": set(),

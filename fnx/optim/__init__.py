@@ -2,7 +2,8 @@
 
 A transformation turns gradients into updates; `apply_updates` adds them to the
 parameters. Receives trees of floating-point arrays, gives trees of the same structure;
-state is plain trees too. Read `transformation.py` first, `algorithms.py` last.
+state is plain trees too. What `sgd` and `adam` need is loaded at once, everything else
+when it is first used. Read `transformation.py` first.
 
 >>> import fnx.numpy as fnp
 >>> optimizer = sgd(0.1)
@@ -13,72 +14,436 @@ state is plain trees too. Read `transformation.py` first, `algorithms.py` last.
 {'w': Array([0., 2.], dtype=float32)}
 """
 
-from fnx.optim.algorithms import adam, adamw, sgd
-from fnx.optim.clipping import clip, clip_by_global_norm
-from fnx.optim.decay import AddDecayedWeightsState, add_decayed_weights
-from fnx.optim.hyperparameters import ScalarOrSchedule, Schedule
-from fnx.optim.moments import ScaleByAdamState, scale_by_adam
-from fnx.optim.momentum import TraceState, trace
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from fnx.optim.algorithms import (
+    adam,
+    adamw,
+    nadam,
+    nadamw,
+    sgd,
+)
+from fnx.optim.averages import (
+    bias_correction,
+    update_infinity_moment,
+    update_moment,
+    update_moment_per_elem_norm,
+)
+from fnx.optim.clipping import (
+    adaptive_grad_clip,
+    clip,
+    clip_by_block_rms,
+    clip_by_global_norm,
+    per_example_global_norm_clip,
+    per_example_layer_norm_clip,
+)
+from fnx.optim.curves import (
+    constant_schedule,
+    cosine_decay_schedule,
+    exponential_decay,
+    linear_schedule,
+    polynomial_schedule,
+)
+from fnx.optim.decay import (
+    AddDecayedWeightsState,
+    add_decayed_weights,
+)
+from fnx.optim.hyperparameters import (
+    ScalarOrSchedule,
+    Schedule,
+)
+from fnx.optim.moments import (
+    ScaleByAdamState,
+    scale_by_adam,
+)
+from fnx.optim.momentum import (
+    TraceState,
+    trace,
+)
+from fnx.optim.piecewise import (
+    cosine_onecycle_schedule,
+    join_schedules,
+    linear_onecycle_schedule,
+    piecewise_constant_schedule,
+    piecewise_interpolate_schedule,
+    sgdr_schedule,
+    warmup_constant_schedule,
+    warmup_cosine_decay_schedule,
+    warmup_exponential_decay_schedule,
+)
 from fnx.optim.scaling import (
     ScaleByScheduleState,
     scale,
     scale_by_learning_rate,
     scale_by_schedule,
 )
-from fnx.optim.schedules import (
-    constant_schedule,
-    cosine_decay_schedule,
-    join_schedules,
-    linear_schedule,
-    warmup_cosine_decay_schedule,
-)
 from fnx.optim.transformation import (
     EmptyState,
     GradientTransformation,
+    GradientTransformationExtraArgs,
     OptState,
     Params,
     Updates,
     chain,
     identity,
+    named_chain,
     stateless,
+    stateless_with_tree_map,
+    with_extra_args_support,
 )
-from fnx.optim.updates import apply_updates, global_norm
+from fnx.optim.updates import (
+    apply_updates,
+    global_norm,
+    incremental_update,
+    periodic_update,
+    safe_increment,
+    safe_int32_increment,
+    safe_norm,
+    safe_root_mean_squares,
+    scale_gradient,
+)
+
+if TYPE_CHECKING:
+    from fnx.optim import schedules
+    from fnx.optim.adam_variants import (
+        ScaleByAdanState,
+        ScaleByAmsgradState,
+        ScaleByBeliefState,
+        ScaleByNovogradState,
+        adabelief,
+        adamax,
+        adamaxw,
+        adan,
+        amsgrad,
+        novograd,
+        radam,
+        scale_by_adamax,
+        scale_by_adan,
+        scale_by_amsgrad,
+        scale_by_belief,
+        scale_by_novograd,
+        scale_by_radam,
+        scale_by_yogi,
+        yogi,
+    )
+    from fnx.optim.factored import (
+        FactoredState,
+        ScaleBySM3State,
+        adafactor,
+        scale_by_factored_rms,
+        scale_by_sm3,
+        sm3,
+    )
+    from fnx.optim.filters import (
+        AddNoiseState,
+        NonNegativeParamsState,
+        ZeroNansState,
+        add_noise,
+        centralize,
+        keep_params_nonnegative,
+        noisy_sgd,
+        normalize_by_update_norm,
+        zero_nans,
+    )
+    from fnx.optim.injection import (
+        InjectHyperparamsState,
+        flatten,
+        inject_hyperparams,
+        inject_stateful_hyperparams,
+    )
+    from fnx.optim.masking import (
+        MaskedNode,
+        MaskedState,
+        MultiTransformState,
+        PartitionState,
+        freeze,
+        masked,
+        multi_transform,
+        partition,
+        selective_transform,
+        set_to_zero,
+    )
+    from fnx.optim.optimistic import (
+        ScaleByDistanceOverGradientsState,
+        ScaleByOptimisticGradientState,
+        optimistic_adam_v2,
+        optimistic_gradient_descent,
+        polyak_sgd,
+        scale_by_distance_over_gradients,
+        scale_by_optimistic_gradient,
+        scale_by_polyak,
+    )
+    from fnx.optim.signs import (
+        ScaleByLionState,
+        ScaleByRpropState,
+        lion,
+        rprop,
+        scale_by_lion,
+        scale_by_rprop,
+        scale_by_sign,
+        sign_sgd,
+        signum,
+    )
+    from fnx.optim.slow_weights import (
+        LookaheadParams,
+        LookaheadState,
+        lookahead,
+    )
+    from fnx.optim.smoothing import (
+        ApplyEvery,
+        EmaState,
+        apply_every,
+        ema,
+    )
+    from fnx.optim.squares import (
+        ScaleByAdaDeltaState,
+        ScaleByRmsState,
+        ScaleByRssState,
+        ScaleByRStdDevState,
+        adadelta,
+        adagrad,
+        rmsprop,
+        scale_by_adadelta,
+        scale_by_rms,
+        scale_by_rss,
+        scale_by_stddev,
+    )
+    from fnx.optim.stepping import (
+        ApplyIfFiniteState,
+        ConditionallyMaskState,
+        ConditionallyTransformState,
+        MultiSteps,
+        MultiStepsState,
+        ShouldSkipUpdateFunction,
+        apply_if_finite,
+        conditionally_mask,
+        conditionally_transform,
+        skip_large_updates,
+        skip_not_finite,
+    )
+    from fnx.optim.trust import (
+        fromage,
+        lamb,
+        lars,
+        scale_by_param_block_norm,
+        scale_by_param_block_rms,
+        scale_by_trust_ratio,
+    )
+
+_LATE_MODULES = ("schedules",)
+_LATE_NAMES = {
+    "fnx.optim.adam_variants": """ScaleByAdanState ScaleByAmsgradState
+        ScaleByBeliefState ScaleByNovogradState adabelief adamax adamaxw adan amsgrad
+        novograd radam scale_by_adamax scale_by_adan scale_by_amsgrad scale_by_belief
+        scale_by_novograd scale_by_radam scale_by_yogi yogi""",
+    "fnx.optim.factored": """FactoredState ScaleBySM3State adafactor
+        scale_by_factored_rms scale_by_sm3 sm3""",
+    "fnx.optim.filters": """AddNoiseState NonNegativeParamsState ZeroNansState add_noise
+        centralize keep_params_nonnegative noisy_sgd normalize_by_update_norm
+        zero_nans""",
+    "fnx.optim.injection": """InjectHyperparamsState flatten inject_hyperparams
+        inject_stateful_hyperparams""",
+    "fnx.optim.slow_weights": "LookaheadParams LookaheadState lookahead",
+    "fnx.optim.masking": """MaskedNode MaskedState MultiTransformState PartitionState
+        freeze masked multi_transform partition selective_transform set_to_zero""",
+    "fnx.optim.optimistic": """ScaleByDistanceOverGradientsState
+        ScaleByOptimisticGradientState optimistic_adam_v2 optimistic_gradient_descent
+        polyak_sgd scale_by_distance_over_gradients scale_by_optimistic_gradient
+        scale_by_polyak""",
+    "fnx.optim.signs": """ScaleByLionState ScaleByRpropState lion rprop scale_by_lion
+        scale_by_rprop scale_by_sign sign_sgd signum""",
+    "fnx.optim.smoothing": "ApplyEvery EmaState apply_every ema",
+    "fnx.optim.squares": """ScaleByAdaDeltaState ScaleByRStdDevState ScaleByRmsState
+        ScaleByRssState adadelta adagrad rmsprop scale_by_adadelta scale_by_rms
+        scale_by_rss scale_by_stddev""",
+    "fnx.optim.stepping": """ApplyIfFiniteState ConditionallyMaskState
+        ConditionallyTransformState MultiSteps MultiStepsState ShouldSkipUpdateFunction
+        apply_if_finite conditionally_mask conditionally_transform skip_large_updates
+        skip_not_finite""",
+    "fnx.optim.trust": """fromage lamb lars scale_by_param_block_norm
+        scale_by_param_block_rms scale_by_trust_ratio""",
+}
+_MODULE_OF = {
+    name: home for home, names in _LATE_NAMES.items() for name in names.split()
+}
 
 __all__ = [
-    # what a transformation is
+    "AddDecayedWeightsState",
+    "AddNoiseState",
+    "ApplyEvery",
+    "ApplyIfFiniteState",
+    "ConditionallyMaskState",
+    "ConditionallyTransformState",
+    "EmaState",
     "EmptyState",
+    "FactoredState",
     "GradientTransformation",
+    "GradientTransformationExtraArgs",
+    "InjectHyperparamsState",
+    "LookaheadParams",
+    "LookaheadState",
+    "MaskedNode",
+    "MaskedState",
+    "MultiSteps",
+    "MultiStepsState",
+    "MultiTransformState",
+    "NonNegativeParamsState",
     "OptState",
     "Params",
+    "PartitionState",
     "ScalarOrSchedule",
-    "Schedule",
-    "Updates",
-    "apply_updates",
-    "chain",
-    "identity",
-    "stateless",
-    # transformations
-    "AddDecayedWeightsState",
+    "ScaleByAdaDeltaState",
     "ScaleByAdamState",
+    "ScaleByAdanState",
+    "ScaleByAmsgradState",
+    "ScaleByBeliefState",
+    "ScaleByDistanceOverGradientsState",
+    "ScaleByLionState",
+    "ScaleByNovogradState",
+    "ScaleByOptimisticGradientState",
+    "ScaleByRStdDevState",
+    "ScaleByRmsState",
+    "ScaleByRpropState",
+    "ScaleByRssState",
+    "ScaleBySM3State",
     "ScaleByScheduleState",
+    "Schedule",
+    "ShouldSkipUpdateFunction",
     "TraceState",
+    "Updates",
+    "ZeroNansState",
+    "adabelief",
+    "adadelta",
+    "adafactor",
+    "adagrad",
+    "adam",
+    "adamax",
+    "adamaxw",
+    "adamw",
+    "adan",
+    "adaptive_grad_clip",
     "add_decayed_weights",
+    "add_noise",
+    "amsgrad",
+    "apply_every",
+    "apply_if_finite",
+    "apply_updates",
+    "bias_correction",
+    "centralize",
+    "chain",
     "clip",
+    "clip_by_block_rms",
     "clip_by_global_norm",
-    "global_norm",
-    "scale",
-    "scale_by_adam",
-    "scale_by_learning_rate",
-    "scale_by_schedule",
-    "trace",
-    # schedules
+    "conditionally_mask",
+    "conditionally_transform",
     "constant_schedule",
     "cosine_decay_schedule",
+    "cosine_onecycle_schedule",
+    "ema",
+    "exponential_decay",
+    "flatten",
+    "freeze",
+    "fromage",
+    "global_norm",
+    "identity",
+    "incremental_update",
+    "inject_hyperparams",
+    "inject_stateful_hyperparams",
     "join_schedules",
+    "keep_params_nonnegative",
+    "lamb",
+    "lars",
+    "linear_onecycle_schedule",
     "linear_schedule",
-    "warmup_cosine_decay_schedule",
-    # algorithms
-    "adam",
-    "adamw",
+    "lion",
+    "lookahead",
+    "masked",
+    "multi_transform",
+    "nadam",
+    "nadamw",
+    "named_chain",
+    "noisy_sgd",
+    "normalize_by_update_norm",
+    "novograd",
+    "optimistic_adam_v2",
+    "optimistic_gradient_descent",
+    "partition",
+    "per_example_global_norm_clip",
+    "per_example_layer_norm_clip",
+    "periodic_update",
+    "piecewise_constant_schedule",
+    "piecewise_interpolate_schedule",
+    "polyak_sgd",
+    "polynomial_schedule",
+    "radam",
+    "rmsprop",
+    "rprop",
+    "safe_increment",
+    "safe_int32_increment",
+    "safe_norm",
+    "safe_root_mean_squares",
+    "scale",
+    "scale_by_adadelta",
+    "scale_by_adam",
+    "scale_by_adamax",
+    "scale_by_adan",
+    "scale_by_amsgrad",
+    "scale_by_belief",
+    "scale_by_distance_over_gradients",
+    "scale_by_factored_rms",
+    "scale_by_learning_rate",
+    "scale_by_lion",
+    "scale_by_novograd",
+    "scale_by_optimistic_gradient",
+    "scale_by_param_block_norm",
+    "scale_by_param_block_rms",
+    "scale_by_polyak",
+    "scale_by_radam",
+    "scale_by_rms",
+    "scale_by_rprop",
+    "scale_by_rss",
+    "scale_by_schedule",
+    "scale_by_sign",
+    "scale_by_sm3",
+    "scale_by_stddev",
+    "scale_by_trust_ratio",
+    "scale_by_yogi",
+    "scale_gradient",
+    "schedules",
+    "selective_transform",
+    "set_to_zero",
     "sgd",
+    "sgdr_schedule",
+    "sign_sgd",
+    "signum",
+    "skip_large_updates",
+    "skip_not_finite",
+    "sm3",
+    "stateless",
+    "stateless_with_tree_map",
+    "trace",
+    "update_infinity_moment",
+    "update_moment",
+    "update_moment_per_elem_norm",
+    "warmup_constant_schedule",
+    "warmup_cosine_decay_schedule",
+    "warmup_exponential_decay_schedule",
+    "with_extra_args_support",
+    "yogi",
+    "zero_nans",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE_MODULES:
+        return importlib.import_module(f"fnx.optim.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'fnx.optim' has no attribute {name!r}")
+    found = getattr(importlib.import_module(_MODULE_OF[name]), name)
+    globals()[name] = found  # so that the next use does not come here
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

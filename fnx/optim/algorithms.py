@@ -1,7 +1,8 @@
-"""The named optimizers: each is a chain of the transformations beside this file.
+"""SGD and Adam, plain, with momentum, with weight decay, with Nesterov's.
 
-Receives hyperparameters, gives a `GradientTransformation`; `init` and `update` are all
-that a training loop calls. The last file of the walk.
+Each is a chain of the transformations beside this file. Receives hyperparameters, gives
+a `GradientTransformation`; `init` and `update` are all that a training loop calls. Next
+on the walk: `squares.py`, where other optimizers begin.
 """
 
 from __future__ import annotations
@@ -119,4 +120,57 @@ def adamw(
         adam_scaling("adamw", b1, b2, eps, eps_root, mu_dtype, nesterov),
         weight_decaying("adamw", weight_decay, mask),
         signed_rate("adamw", learning_rate),
+    )
+
+
+def nadam(
+    learning_rate: ScalarOrSchedule,
+    b1: float | Array = 0.9,
+    b2: float | Array = 0.999,
+    eps: float | Array = 1e-8,
+    eps_root: float | Array = 0.0,
+    mu_dtype: Any = None,
+    *,
+    nesterov: bool = True,
+) -> GradientTransformation:
+    """Adam with Nesterov momentum: `adam` with `nesterov` unless it is said otherwise.
+
+    Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
+
+    >>> import fnx.numpy as fnp
+    >>> optimizer = nadam(0.1)
+    >>> optimizer.update(fnp.array([5.0]), optimizer.init(fnp.ones(1)))[0].round(4)
+    Array([-0.1474], dtype=float32)
+    """
+    return chain(
+        adam_scaling("nadam", b1, b2, eps, eps_root, mu_dtype, nesterov),
+        signed_rate("nadam", learning_rate),
+    )
+
+
+def nadamw(
+    learning_rate: ScalarOrSchedule,
+    b1: float | Array = 0.9,
+    b2: float | Array = 0.999,
+    eps: float | Array = 1e-8,
+    eps_root: float | Array = 0.0,
+    mu_dtype: Any = None,
+    weight_decay: ScalarOrSchedule = 1e-4,
+    mask: Any = None,
+    *,
+    nesterov: bool = True,
+) -> GradientTransformation:
+    """`adamw` with Nesterov momentum; `update` needs the parameters.
+
+    Dozat, "Incorporating Nesterov Momentum into Adam", 2016.
+
+    >>> import fnx.numpy as fnp
+    >>> optimizer, params = nadamw(0.1, weight_decay=1.0), fnp.array([1.0])
+    >>> optimizer.update(params, optimizer.init(params), params)[0].round(4)
+    Array([-0.2474], dtype=float32)
+    """
+    return chain(
+        adam_scaling("nadamw", b1, b2, eps, eps_root, mu_dtype, nesterov),
+        weight_decaying("nadamw", weight_decay, mask),
+        signed_rate("nadamw", learning_rate),
     )

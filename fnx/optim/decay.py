@@ -11,15 +11,17 @@ from fnx import tree
 from fnx.core.array import Array
 from fnx.errors import ArgumentError
 from fnx.optim.hyperparameters import NOT_NEGATIVE, ScalarOrSchedule
+from fnx.optim.leafwise import beside_updates
 from fnx.optim.transformation import (
     EmptyState,
     GradientTransformation,
     OptState,
     Params,
     Updates,
+    identity,
     transformation,
 )
-from fnx.optim.updates import Leaf, check_alike, first_count, floating, next_count, wide
+from fnx.optim.updates import Leaf, first_count, floating, next_count, wide
 
 
 class AddDecayedWeightsState(NamedTuple):
@@ -61,14 +63,8 @@ def weight_decaying(
     def update(
         updates: Updates, state: OptState, params: Params = None
     ) -> tuple[Updates, OptState]:
-        if params is None:
-            raise ArgumentError(
-                f"{function}: weight decay needs the parameters; call "
-                "update(updates, state, params)"
-            )
         updates = floating(function, "updates", updates)
-        params = floating(function, "params", params)
-        check_alike(function, "updates", updates, "params", params)
+        params = beside_updates(function, "weight decay", updates, params)
         rate: Any = (
             weight_decay(state.count) if callable(weight_decay) else weight_decay
         )
@@ -76,7 +72,7 @@ def weight_decaying(
         def decayed(g: Leaf, p: Leaf, chosen: bool) -> Leaf:
             return (wide(g) + rate * wide(p)).astype(g.dtype) if chosen else g
 
-        updates = tree.map(decayed, updates, params, _chosen(function, mask, params))
+        updates = tree.map(decayed, updates, params, chosen(function, mask, params))
         if not scheduled:
             return updates, state
         return updates, AddDecayedWeightsState(next_count(state.count))
@@ -84,8 +80,18 @@ def weight_decaying(
     return transformation(init, update)
 
 
-def _chosen(function: str, mask: Any, params: Params) -> Any:
-    """The mask as a full tree of booleans."""
+def optional_decay(
+    function: str, weight_decay: Any, mask: Any
+) -> GradientTransformation:
+    """Weight decay, or nothing for the number 0: `update` needs no parameters then."""
+    NOT_NEGATIVE.check_or_schedule(function, "weight_decay", weight_decay)
+    if isinstance(weight_decay, int | float) and weight_decay == 0:
+        return identity()
+    return weight_decaying(function, weight_decay, mask)
+
+
+def chosen(function: str, mask: Any, params: Params) -> Any:
+    """A mask for parameters (or updates) as a full tree of booleans."""
     treedef = tree.structure(params)
     if mask is None:
         return tree.unflatten(treedef, [True] * treedef.num_leaves)

@@ -5,30 +5,16 @@ Receives updates, gives updates of size about 1. Next on the walk: `decay.py`.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import fnx.numpy as fnp
-from fnx import dtypes, tree
 from fnx.core.array import Array
 from fnx.errors import OptionError
+from fnx.optim.averages import average, correction, zero_squares, zeros
 from fnx.optim.hyperparameters import DECAY, NOT_NEGATIVE, float_dtype
-from fnx.optim.transformation import (
-    GradientTransformation,
-    OptState,
-    Params,
-    Updates,
-    transformation,
-)
-from fnx.optim.updates import (
-    Leaf,
-    check_alike,
-    first_count,
-    floating,
-    next_count,
-    squared,
-    wide,
-)
+from fnx.optim.leafwise import Here, leafwise
+from fnx.optim.transformation import GradientTransformation, Updates
+from fnx.optim.updates import Leaf, next_count, squared
 
 
 class ScaleByAdamState(NamedTuple):
@@ -81,41 +67,35 @@ def adam_scaling(
     nesterov: Any,
 ) -> GradientTransformation:
     """`scale_by_adam` on behalf of an algorithm that its errors name."""
-    _check(function, b1, b2, eps, eps_root)
+    check_adam(function, b1, b2, eps, eps_root)
     mu_dtype = float_dtype(function, "mu_dtype", mu_dtype)
 
-    def init(params: Params) -> OptState:
-        params = floating(function, "params", params)
-        mu = tree.map(lambda p: fnp.zeros(p.shape, mu_dtype or p.dtype), params)
-        nu = tree.map(lambda p: fnp.zeros(p.shape, _square_dtype(p.dtype)), params)
-        return ScaleByAdamState(first_count(), mu, nu)
+    def start(p: Leaf) -> tuple[Leaf, Leaf]:
+        return zeros(p, mu_dtype), zero_squares(p)
 
-    def update(
-        updates: Updates, state: OptState, params: Params = None
-    ) -> tuple[Updates, OptState]:
-        updates = floating(function, "updates", updates)
-        check_alike(function, "updates", updates, "state", state.mu)
-        count = next_count(state.count)
-        gradients = tree.map(wide, updates)
-        mu = tree.map(lambda m, g: _average(wide(m), g, b1), state.mu, gradients)
-        nu = tree.map(lambda v, g: _average(v, squared(g), b2), state.nu, gradients)
+    def rule(here: Here, mu: Leaf, nu: Leaf) -> tuple[Leaf, Leaf, Leaf]:
+        g, count = here.g, here.count
+        mu, nu = average(mu, g, b1), average(nu, squared(g), b2)
+        mean = corrected_mean(mu, g, b1, count, nu.dtype, nesterov)
+        root: Leaf = fnp.sqrt(nu / correction(b2, count, nu.dtype) + eps_root)
+        return mean / (root + eps), mu, nu
 
-        def step(g: Leaf, m: Leaf, v: Leaf) -> Leaf:
-            average = m / _correction(b1, count, v.dtype)
-            if nesterov:
-                ahead = m / _correction(b1, next_count(count), v.dtype)
-                average = _average(ahead, g / _correction(b1, count, v.dtype), b1)
-            root: Leaf = fnp.sqrt(v / _correction(b2, count, v.dtype) + eps_root)
-            return average / (root + eps)
-
-        steps = tree.map(step, gradients, mu, nu)
-        new = ScaleByAdamState(count, _cast(mu, state.mu), _cast(nu, state.nu))
-        return _cast(steps, updates), new
-
-    return transformation(init, update)
+    return leafwise(function, ScaleByAdamState, start, rule)
 
 
-def _check(function: str, b1: Any, b2: Any, eps: Any, eps_root: Any) -> None:
+def corrected_mean(
+    mu: Leaf, g: Leaf, b1: Any, count: Leaf, dtype: Any, nesterov: Any
+) -> Leaf:
+    """The average of updates without its start at 0; or what the next one will be."""
+    mean = mu / correction(b1, count, dtype)
+    if nesterov:
+        ahead = mu / correction(b1, next_count(count), dtype)
+        mean = average(ahead, g / correction(b1, count, dtype), b1)
+    return mean
+
+
+def check_adam(function: str, b1: Any, b2: Any, eps: Any, eps_root: Any) -> None:
+    """Raise unless the two decays and the two small numbers are in their ranges."""
     DECAY.check(function, "b1", b1)
     DECAY.check(function, "b2", b2)
     NOT_NEGATIVE.check(function, "eps", eps)
@@ -129,25 +109,3 @@ def _check(function: str, b1: Any, b2: Any, eps: Any, eps_root: Any) -> None:
 
 def _is_zero(value: Any) -> bool:
     return isinstance(value, int | float) and value == 0
-
-
-def _average(old: Leaf, new: Leaf, decay: Any) -> Leaf:
-    return decay * old + (1 - decay) * new
-
-
-def _correction(decay: Any, count: Leaf, dtype: Any) -> Leaf:
-    """1 - decay**count, to full precision also where decay is close to 1."""
-    known = isinstance(decay, int | float)
-    if known and decay == 0:
-        return fnp.ones((), dtype)
-    log = math.log(decay) if known else fnp.log(decay)
-    power: Leaf = fnp.expm1(count.astype(dtype) * log)
-    return -power
-
-
-def _square_dtype(dtype: Any) -> Any:
-    return dtypes.real_dtype(dtypes.compute_dtype(dtype))
-
-
-def _cast(values: Any, like: Any) -> Any:
-    return tree.map(lambda x, y: x.astype(y.dtype), values, like)

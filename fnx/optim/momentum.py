@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import fnx.numpy as fnp
-from fnx import tree
 from fnx.core.array import Array
+from fnx.optim.averages import zeros
 from fnx.optim.hyperparameters import UNIT, float_dtype
-from fnx.optim.transformation import (
-    GradientTransformation,
-    OptState,
-    Params,
-    Updates,
-    transformation,
-)
-from fnx.optim.updates import check_alike, floating, wide
+from fnx.optim.leafwise import Here, leafwise
+from fnx.optim.transformation import GradientTransformation, Updates
+from fnx.optim.updates import Leaf
 
 
 class TraceState(NamedTuple):
@@ -35,6 +29,7 @@ def trace(
     Sutskever, Martens, Dahl and Hinton, "On the importance of initialization and
     momentum in deep learning", 2013.
 
+    >>> import fnx.numpy as fnp
     >>> momentum = trace(0.5)
     >>> state = momentum.init(fnp.array([0.0]))
     >>> for _ in range(3):
@@ -54,23 +49,11 @@ def momentum(
     UNIT.check(function, argument, decay)
     dtype = float_dtype(function, "accumulator_dtype", accumulator_dtype)
 
-    def init(params: Params) -> OptState:
-        params = floating(function, "params", params)
-        return TraceState(
-            tree.map(lambda p: fnp.zeros(p.shape, dtype or p.dtype), params)
-        )
+    def start(p: Leaf) -> tuple[Leaf]:
+        return (zeros(p, dtype),)
 
-    def update(
-        updates: Updates, state: OptState, params: Params = None
-    ) -> tuple[Updates, OptState]:
-        updates = floating(function, "updates", updates)
-        check_alike(function, "updates", updates, "state", state.trace)
-        total = tree.map(lambda g, t: wide(g) + decay * wide(t), updates, state.trace)
-        new = TraceState(
-            tree.map(lambda t, old: t.astype(old.dtype), total, state.trace)
-        )
-        if nesterov:
-            total = tree.map(lambda g, t: wide(g) + decay * t, updates, total)
-        return tree.map(lambda t, g: t.astype(g.dtype), total, updates), new
+    def rule(here: Here, total: Leaf) -> tuple[Leaf, Leaf]:
+        total = here.g + decay * total
+        return here.g + decay * total if nesterov else total, total
 
-    return transformation(init, update)
+    return leafwise(function, TraceState, start, rule)

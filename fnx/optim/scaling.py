@@ -16,6 +16,7 @@ from fnx.optim.transformation import (
     OptState,
     Params,
     Updates,
+    identity,
     stateless,
     transformation,
 )
@@ -36,7 +37,12 @@ def scale(step_size: float | Array) -> GradientTransformation:
     Array([-1.], dtype=float32)
     """
     FINITE.check("scale", "step_size", step_size)
-    return stateless(lambda updates, params: _scaled_tree("scale", updates, step_size))
+    return scaling_by("scale", step_size)
+
+
+def scaling_by(function: str, factor: Any) -> GradientTransformation:
+    """`scale` on behalf of an algorithm that its errors name."""
+    return stateless(lambda updates, params: _scaled_tree(function, updates, factor))
 
 
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
@@ -71,17 +77,18 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 
 
 def scale_by_learning_rate(
-    learning_rate: ScalarOrSchedule, *, flip_sign: bool = True
+    learning_rate: ScalarOrSchedule | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
     """Multiply the updates by minus the learning rate (plus, if not `flip_sign`).
 
-    The rate is a number, 0 or more, or a schedule; the last link of most chains.
+    The rate is a number, 0 or more, or a schedule; the last link of most chains. With
+    None the updates stay as they are, sign included.
 
     >>> import fnx.numpy as fnp
     >>> scale_by_learning_rate(0.1).update(fnp.array([10.0]), ())[0]
     Array([-1.], dtype=float32)
     """
-    return signed_rate("scale_by_learning_rate", learning_rate, flip_sign)
+    return optional_rate("scale_by_learning_rate", learning_rate, flip_sign)
 
 
 def signed_rate(
@@ -92,7 +99,14 @@ def signed_rate(
     sign = -1 if flip_sign else 1
     if callable(rate):
         return scale_by_schedule(lambda count: sign * rate(count))
-    return scale(sign * rate)
+    return scaling_by(function, sign * rate)
+
+
+def optional_rate(
+    function: str, rate: Any, flip_sign: bool = True
+) -> GradientTransformation:
+    """As `signed_rate`; with None the updates stay as they are."""
+    return identity() if rate is None else signed_rate(function, rate, flip_sign)
 
 
 def _scaled_tree(function: str, updates: Updates, factor: Any) -> Updates:

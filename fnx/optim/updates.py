@@ -11,6 +11,7 @@ from typing import Any
 
 import fnx.numpy as fnp
 from fnx import dtypes, tree
+from fnx.api.custom import custom_jvp
 from fnx.errors import DTypeError, ShapeError, TreeError, api_boundary
 from fnx.optim.transformation import Params, Updates
 
@@ -47,9 +48,79 @@ def global_norm(updates: Updates) -> Leaf:
     """
     leaves = tree.leaves(floating("global_norm", "updates", updates))
     squares = [fnp.sum(squared(wide(x))) for x in leaves]
-    total = tree.reduce(fnp.add, squares, fnp.zeros((), "float32"))
-    positive = total > 0
-    return fnp.where(positive, fnp.sqrt(fnp.where(positive, total, 1)), 0)
+    return safe_root(tree.reduce(fnp.add, squares, fnp.zeros((), "float32")))
+
+
+@api_boundary
+def incremental_update(
+    new_tensors: Params, old_tensors: Params, step_size: Any
+) -> Params:
+    """A part of the way from old to new: step_size · new + (1 - step_size) · old.
+
+    Each leaf keeps the old one's dtype. Polyak averaging of parameters.
+
+    >>> incremental_update(fnp.array([4.0]), fnp.array([0.0]), 0.25)
+    Array([1.], dtype=float32)
+    """
+    new = floating("incremental_update", "new_tensors", new_tensors)
+    old = floating("incremental_update", "old_tensors", old_tensors)
+    check_alike("incremental_update", "new_tensors", new, "old_tensors", old)
+
+    def between(x: Leaf, y: Leaf) -> Leaf:
+        return (step_size * wide(x) + (1 - step_size) * wide(y)).astype(y.dtype)
+
+    return tree.map(between, new, old)
+
+
+@api_boundary
+def periodic_update(
+    new_tensors: Params, old_tensors: Params, steps: Any, update_period: int
+) -> Params:
+    """The new tree where `steps` is a multiple of `update_period`, else the old one.
+
+    >>> periodic_update(fnp.array([4.0]), fnp.array([0.0]), 7, update_period=5)
+    Array([0.], dtype=float32)
+    """
+    now = fnp.equal(fnp.remainder(steps, update_period), 0)
+    new = tree.map(fnp.asarray, new_tensors)
+    old = tree.map(fnp.asarray, old_tensors)
+    check_alike("periodic_update", "new_tensors", new, "old_tensors", old)
+    return tree.map(lambda x, y: fnp.where(now, x.astype(y.dtype), y), new, old)
+
+
+@api_boundary
+def safe_norm(
+    x: Any, min_norm: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
+) -> Leaf:
+    """The norm of an array, at least `min_norm`, with gradient 0 where it is that.
+
+    `ord`, `axis` and `keepdims` are those of `fnx.numpy.linalg.norm`; without `ord` the
+    Euclidean norm of all elements along the axes.
+
+    >>> safe_norm(fnp.array([3.0, 4.0]), 0.0), safe_norm(fnp.zeros(2), 0.1)
+    (Array(5., dtype=float32), Array(0.1, dtype=float32))
+    """
+    x = floating("safe_norm", "x", x)
+    if ord is not None:
+        norm: Leaf = fnp.linalg.norm(x, ord, axis, True)
+        above = norm > min_norm
+        norm = fnp.linalg.norm(fnp.where(above, x, 1), ord, axis, keepdims)
+        above = above if keepdims else fnp.reshape(above, norm.shape)
+        return fnp.where(above, norm, fnp.asarray(min_norm, norm.dtype))
+    norm = safe_root(fnp.sum(squared(x), axis=axis, keepdims=keepdims))
+    return fnp.maximum(norm, fnp.asarray(min_norm, norm.dtype))
+
+
+def root_mean_square(x: Leaf, least: Any) -> Leaf:
+    """The root of the mean square of an array, at least `least`; 0 for no elements."""
+    root = safe_root(fnp.sum(squared(x)) / max(x.size, 1))
+    return fnp.maximum(root, fnp.asarray(least, root.dtype))
+
+
+def safe_root(square: Leaf) -> Leaf:
+    """The square root, with gradient 0 at 0."""
+    positive = square > 0
+    return fnp.where(positive, fnp.sqrt(fnp.where(positive, square, 1)), 0)
 
 
 # ---------------------------------------------------------------- one leaf
@@ -81,6 +152,44 @@ def first_count() -> Leaf:
 def next_count(count: Leaf) -> Leaf:
     """One more; it stays at the largest int32 rather than become negative."""
     return fnp.add(fnp.minimum(count, _MOST_STEPS - 1), 1)
+
+
+def safe_increment(count: Any) -> Leaf:
+    """One more than an integer or floating-point count; the largest value stays.
+
+    >>> int(safe_increment(fnp.array(255, "uint8")))
+    255
+    """
+    x: Leaf = fnp.asarray(count)
+    info = fnp.finfo if dtypes.is_inexact(x.dtype) else fnp.iinfo
+    most = fnp.asarray(info(x.dtype).max, x.dtype)
+    return fnp.where(x < most, x + fnp.ones((), x.dtype), most)
+
+
+safe_int32_increment = safe_increment
+
+
+def safe_root_mean_squares(x: Any, min_rms: Any) -> Leaf:
+    """The root of the mean square of an array, at least `min_rms`.
+
+    Its gradient is 0 where it is less.
+
+    >>> safe_root_mean_squares(fnp.array([1.0, 7.0]), 0.0)
+    Array(5., dtype=float32)
+    """
+    return root_mean_square(floating("safe_root_mean_squares", "x", x), min_rms)
+
+
+def scale_gradient(inputs: Any, scale: float) -> Any:
+    """The inputs as they are, whose gradients are multiplied by `scale`.
+
+    >>> from fnx import grad
+    >>> grad(lambda x: scale_gradient(x, 0.5) ** 2)(fnp.float32(3.0))
+    Array(3., dtype=float32)
+    """
+    same = custom_jvp(lambda x: x)
+    same.defjvp(lambda primals, tangents: (primals[0], scaled(tangents[0], scale)))
+    return tree.map(lambda x: same(fnp.asarray(x)), inputs)
 
 
 # ---------------------------------------------------------------- trees

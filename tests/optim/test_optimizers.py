@@ -34,6 +34,36 @@ TABLE = {
         True,
     ),
     "identity": (lambda: optim.chain(optim.identity(), optim.scale(-0.05)), False),
+    "rmsprop": (
+        lambda: optim.rmsprop(0.03, momentum=0.5, bias_correction=True),
+        False,
+    ),
+    "radam": (lambda: optim.radam(0.05), False),
+    "novograd": (lambda: optim.novograd(0.02, weight_decay=0.1), True),
+    "lamb": (lambda: optim.lamb(0.05), False),
+    "lion": (lambda: optim.lion(0.02), True),
+    "adafactor": (lambda: optim.adafactor(0.5, 2), False),
+    "sm3": (lambda: optim.sm3(0.3), False),
+    "masked": (
+        lambda: optim.chain(
+            optim.masked(optim.trace(0.5), lambda p: tree.map(lambda x: x.ndim > 0, p)),
+            optim.scale(-0.1),
+        ),
+        False,
+    ),
+    "partition": (
+        lambda: optim.partition(
+            {"sgd": optim.sgd(0.1), "adam": optim.adam(0.1)},
+            lambda p: tree.map(lambda x: "adam" if x.ndim else "sgd", p),
+        ),
+        False,
+    ),
+    "several steps": (
+        lambda: optim.MultiSteps(optim.sgd(0.1), 2).gradient_transformation(),
+        False,
+    ),
+    "if finite": (lambda: optim.apply_if_finite(optim.adam(0.1), 3), False),
+    "injected": (lambda: optim.inject_hyperparams(optim.adam)(0.1), False),
 }
 ALL = pytest.mark.parametrize("name", TABLE)
 NO_DECAY = pytest.mark.parametrize("name", [n for n in TABLE if not TABLE[n][1]])

@@ -111,3 +111,62 @@ def test_bad_values(make, match):
 def test_bad_kinds(make, match):
     with pytest.raises(ArgumentError, match=match):
         make()
+
+
+# ---------------------------------------------------------------- against optax
+
+CYCLE = {"init_value": 0.1, "peak_value": 1.0, "warmup_steps": 2, "decay_steps": 5}
+LIKE_OPTAX = {
+    "polynomial": lambda o: o.polynomial_schedule(1.0, 0.1, 3, 6, 2),
+    "exponential": lambda o: o.exponential_decay(1.0, 3, 0.5, 2),
+    "staircase": lambda o: o.exponential_decay(1.0, 3, 0.5, 1, True, 0.2),
+    "growing": lambda o: o.exponential_decay(1.0, 3, 2.0, end_value=3.0),
+    "warm-up constant": lambda o: o.warmup_constant_schedule(0.1, 1.0, 4),
+    "warm-up exponential": lambda o: o.warmup_exponential_decay_schedule(
+        0.1, 1.0, 3, 2, 0.5, 1, end_value=0.2
+    ),
+    "pieces": lambda o: o.piecewise_constant_schedule(1.0, {6: 0.5, 3: 0.1}),
+    "lines": lambda o: o.piecewise_interpolate_schedule("linear", 1.0, {3: 0.5, 7: 4}),
+    "waves": lambda o: o.piecewise_interpolate_schedule("cosine", 1.0, {3: 0.5, 7: 4}),
+    "linear one-cycle": lambda o: o.linear_onecycle_schedule(10, 2.0, 0.4, 0.8, 4.0),
+    "cosine one-cycle": lambda o: o.cosine_onecycle_schedule(10, 2.0, 0.35, 5.0),
+    "warm restarts": lambda o: o.sgdr_schedule(
+        [CYCLE, CYCLE | {"decay_steps": 4, "end_value": 0.05}]
+    ),
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", LIKE_OPTAX)
+def test_optax_has_the_same_values(name, jax):
+    optax = pytest.importorskip("optax", reason="the oracle of schedules")
+    make = LIKE_OPTAX[name]
+    expected = [float(make(optax)(count)) for count in range(14)]
+    found = [float(make(optim)(count)) for count in range(14)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    jitted = fnx.jit(make(optim))
+    found = [float(jitted(fnp.array(count, "int32"))) for count in range(14)]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+MORE_BAD = [
+    (lambda: optim.polynomial_schedule(1.0, 0.0, 0, 4), "power must be a finite numb"),
+    (lambda: optim.exponential_decay(1.0, 4, 0.0), "exponential_decay: decay_rate mus"),
+    (lambda: optim.sgdr_schedule([]), "sgdr_schedule: cosine_kwargs must have one"),
+    (
+        lambda: optim.piecewise_constant_schedule(1.0, {-1: 0.5}),
+        "boundary -1 must be 0 or more",
+    ),
+    (
+        lambda: optim.piecewise_interpolate_schedule("cubic", 1.0),
+        "interpolate_type must be linear or cosine, got 'cubic'",
+    ),
+    (lambda: optim.linear_onecycle_schedule(3, 1.0, 0.3), "each phase must have one"),
+    (lambda: optim.cosine_onecycle_schedule(3, 1.0, 0.3), "each phase must have one"),
+]
+
+
+@pytest.mark.parametrize(("make", "match"), MORE_BAD, ids=[m for _, m in MORE_BAD])
+def test_more_bad_values(make, match):
+    with pytest.raises(OptionError, match=match):
+        make()
