@@ -105,7 +105,7 @@ from fnx.optim.updates import (
 )
 
 if TYPE_CHECKING:
-    from fnx.optim import schedules
+    from fnx.optim import losses, schedules, tree, tree_utils
     from fnx.optim.adam_variants import (
         ScaleByAdanState,
         ScaleByAmsgradState,
@@ -151,6 +151,26 @@ if TYPE_CHECKING:
         flatten,
         inject_hyperparams,
         inject_stateful_hyperparams,
+    )
+    from fnx.optim.losses import (
+        convex_kl_divergence,
+        cosine_distance,
+        cosine_similarity,
+        ctc_loss,
+        generalized_kl_divergence,
+        hinge_loss,
+        huber_loss,
+        kl_divergence,
+        l2_loss,
+        log_cosh,
+        ntxent,
+        safe_softmax_cross_entropy,
+        sigmoid_binary_cross_entropy,
+        sigmoid_focal_loss,
+        smooth_labels,
+        softmax_cross_entropy,
+        softmax_cross_entropy_with_integer_labels,
+        squared_error,
     )
     from fnx.optim.masking import (
         MaskedNode,
@@ -231,7 +251,7 @@ if TYPE_CHECKING:
         scale_by_trust_ratio,
     )
 
-_LATE_MODULES = ("schedules",)
+_LATE_MODULES = ("losses", "schedules", "tree", "tree_utils")
 _LATE_NAMES = {
     "fnx.optim.adam_variants": """ScaleByAdanState ScaleByAmsgradState
         ScaleByBeliefState ScaleByNovogradState adabelief adamax adamaxw adan amsgrad
@@ -245,6 +265,11 @@ _LATE_NAMES = {
     "fnx.optim.injection": """InjectHyperparamsState flatten inject_hyperparams
         inject_stateful_hyperparams""",
     "fnx.optim.slow_weights": "LookaheadParams LookaheadState lookahead",
+    "fnx.optim.losses": """convex_kl_divergence cosine_distance cosine_similarity
+        ctc_loss generalized_kl_divergence hinge_loss huber_loss kl_divergence l2_loss
+        log_cosh ntxent safe_softmax_cross_entropy sigmoid_binary_cross_entropy
+        sigmoid_focal_loss smooth_labels softmax_cross_entropy
+        softmax_cross_entropy_with_integer_labels squared_error""",
     "fnx.optim.masking": """MaskedNode MaskedState MultiTransformState PartitionState
         freeze masked multi_transform partition selective_transform set_to_zero""",
     "fnx.optim.optimistic": """ScaleByDistanceOverGradientsState
@@ -338,26 +363,37 @@ __all__ = [
     "conditionally_mask",
     "conditionally_transform",
     "constant_schedule",
+    "convex_kl_divergence",
     "cosine_decay_schedule",
+    "cosine_distance",
     "cosine_onecycle_schedule",
+    "cosine_similarity",
+    "ctc_loss",
     "ema",
     "exponential_decay",
     "flatten",
     "freeze",
     "fromage",
+    "generalized_kl_divergence",
     "global_norm",
+    "hinge_loss",
+    "huber_loss",
     "identity",
     "incremental_update",
     "inject_hyperparams",
     "inject_stateful_hyperparams",
     "join_schedules",
     "keep_params_nonnegative",
+    "kl_divergence",
+    "l2_loss",
     "lamb",
     "lars",
     "linear_onecycle_schedule",
     "linear_schedule",
     "lion",
+    "log_cosh",
     "lookahead",
+    "losses",
     "masked",
     "multi_transform",
     "nadam",
@@ -366,6 +402,7 @@ __all__ = [
     "noisy_sgd",
     "normalize_by_update_norm",
     "novograd",
+    "ntxent",
     "optimistic_adam_v2",
     "optimistic_gradient_descent",
     "partition",
@@ -383,6 +420,7 @@ __all__ = [
     "safe_int32_increment",
     "safe_norm",
     "safe_root_mean_squares",
+    "safe_softmax_cross_entropy",
     "scale",
     "scale_by_adadelta",
     "scale_by_adam",
@@ -415,14 +453,22 @@ __all__ = [
     "set_to_zero",
     "sgd",
     "sgdr_schedule",
+    "sigmoid_binary_cross_entropy",
+    "sigmoid_focal_loss",
     "sign_sgd",
     "signum",
     "skip_large_updates",
     "skip_not_finite",
     "sm3",
+    "smooth_labels",
+    "softmax_cross_entropy",
+    "softmax_cross_entropy_with_integer_labels",
+    "squared_error",
     "stateless",
     "stateless_with_tree_map",
     "trace",
+    "tree",
+    "tree_utils",
     "update_infinity_moment",
     "update_moment",
     "update_moment_per_elem_norm",
