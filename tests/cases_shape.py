@@ -284,6 +284,10 @@ for _shapes, _axis in [
 _joined(dtypes.float32, (2, 3), axis=1)
 for _dtype in DTYPES:
     _joined(_dtype, (3, 2), (1, 2), axis=0)
+# Single numbers: a few are chosen from, many are stored one by one.
+_joined(dtypes.float64, *((1, 1),) * 7, axis=1)
+for _dtype in (dtypes.float64, dtypes.complex64, dtypes.bool_, dtypes.int8):
+    _joined(_dtype, *((1, 1),) * 9, axis=1)
 
 # ---------------------------------------------------------------- errors
 

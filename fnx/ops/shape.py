@@ -17,7 +17,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.core.layout import Layout, reshaped_layout
 from fnx.core.padding import Padded, Pads
-from fnx.core.primitive import Flow, MappedAxis, is_linear, primitive
+from fnx.core.primitive import Flow, MappedAxis, Pulled, is_linear, primitive
 from fnx.core.program import Atom, Eqn, Literal, Var
 from fnx.core.types import ArrayType
 from fnx.errors import AxisError, DTypeError, ShapeError, explain
@@ -538,6 +538,9 @@ class _Pad(Copying):
         return inputs[0] if still and not any(high) else None
 
 
+_MANY_NUMBERS = 8  # numbers that are put in an array one by one, each by a store
+
+
 class _Concatenate(Copying):
     """concatenate(*xs, axis): the arrays one after the other along an axis."""
 
@@ -620,6 +623,26 @@ class _Concatenate(Copying):
             return k.where(before_end, lambda: x(here), lambda: pick(number + 1))
 
         return pick(0) if parts else k.constant(0, xs[0].dtype)
+
+    def fusible(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Not for many single numbers: for each, an element would be chosen of all."""
+        return len(types) < _MANY_NUMBERS or any(type.size != 1 for type in types)
+
+    def steps(self, plan: Any, *xs: Any, axis: int) -> None:
+        """Stores one number after the other."""
+        (out,) = plan.outputs
+        first = (0,) * len(out.shape)
+
+        def build(k: Any, index: Any, buffer: Any, *pulls: Any) -> None:
+            for number, x in enumerate(pulls):
+                place = (*first[:axis], number, *first[axis + 1 :])
+                k.store(buffer, linear_offset(place, out.shape), x(first))
+
+        plan.pulling("numbers", range(len(xs)), (), build, "out")
+
+    def pulled(self, types: Sequence[ArrayType], params: Any) -> dict[int, Pulled]:
+        """Each number, without lanes."""
+        return dict.fromkeys(range(len(types)), Pulled(ordered=True, serial=True))
 
     def identity(self, inputs: Sequence[Atom], *, axis: int) -> Atom | None:
         """The one operand that is not empty."""
