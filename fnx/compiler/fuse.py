@@ -23,7 +23,7 @@ if it read something of it, so that no kernel is made that would have to run bet
 them and around them.
 
 What steps read and write with strides need not be stored by itself: `origins.py`.
-Next on the walk: `lower.py`.
+Next on the walk: `beside.py`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ _CHEAP = 6
 _CHEAP_ONCE = 11
 # What a kernel without lanes or threads may compute rather than load.
 _SERIAL = 16
-# Equations in one kernel: beyond this, compiling it costs more than a store and a load.
-_LARGEST = 200
+LARGEST = 200
+"""Equations in one kernel: beyond this, compiling it costs more than a store and a
+load."""
 
 
 @record
@@ -319,7 +320,7 @@ class _Fuser:
             if merged is None:
                 return False
             homes = {merged}
-        if any(len(home.eqns) >= _LARGEST for home in homes):
+        if any(len(home.eqns) >= LARGEST for home in homes):
             return False
         for home in homes:
             home.eqns.add(number)
@@ -392,7 +393,7 @@ class _Fuser:
         """A home of which a stored value can be one more output."""
         for home in homes:
             inside = self._uses_in(home, uses)
-            if home.domain != var.type.shape or len(home.eqns) >= _LARGEST:
+            if home.domain != var.type.shape or len(home.eqns) >= LARGEST:
                 continue
             if home.step is not None:
                 continue
@@ -412,7 +413,7 @@ class _Fuser:
         reads = self._made_of(eqn)
         for kernel, others in alike:
             target = _current(kernel)
-            fits = len(target.eqns) < _LARGEST and not reads.isdisjoint(others)
+            fits = len(target.eqns) < LARGEST and not reads.isdisjoint(others)
             if fits and not self._reach(set(self._readers([var])), target):
                 return target
         alike.append((_Kernel(var.type.shape), reads))
@@ -422,7 +423,7 @@ class _Fuser:
         """The values of an operand's shape that a reduction is computed from."""
         shape, found = eqn.inputs[0].type.shape, set[Var]()
         pending = list(eqn.inputs)
-        while pending and len(found) < _LARGEST:
+        while pending and len(found) < LARGEST:
             atom = pending.pop()
             if not isinstance(atom, Var) or atom in found or atom.type.shape != shape:
                 continue
@@ -439,7 +440,7 @@ class _Fuser:
         ordered = sorted(homes, key=lambda home: self.maker[home.outputs[0]])
         target, *rest = ordered
         same = all(home.domain == target.domain for home in rest)
-        if not same or sum(len(home.eqns) for home in ordered) > _LARGEST:
+        if not same or sum(len(home.eqns) for home in ordered) > LARGEST:
             return None
         for home in ordered:
             readers = set(self._readers(home.outputs))

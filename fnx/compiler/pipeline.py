@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from fnx.compiler.beside import side_by_side
 from fnx.compiler.fuse import fuse
 from fnx.compiler.inline import inline
 from fnx.compiler.join import joined
@@ -36,7 +37,7 @@ def plan_program(
     """
     plan = _planned(program, schedule, products, backend, None)
     _show(3, "plan", plan)
-    for kernel in plan.kernels:
+    for kernel in plan.kernels if config.debug >= 4 else ():
         _show(4, "kernel", kernel_text(kernel))
     return plan
 
@@ -57,7 +58,8 @@ def _planned(
     def held(program: Program, first: int, count: int) -> Plan:
         return _planned(program, schedule, products, backend, (first, count))
 
-    return make_plan(fuse(clean, schedule, products), held, carry, backend != "cpu")
+    fused = side_by_side(fuse(clean, schedule, products))
+    return make_plan(fused, held, carry, backend != "cpu")
 
 
 def _show(level: int, title: str, what: object) -> None:
