@@ -61,6 +61,8 @@ class Access(Values):
     def address(self, buffer: Buffer, offset: str) -> str:
         """The address of an element."""
         type_, pointer = memory_type(buffer.dtype), self.pointer(buffer)
+        if offset == "0":
+            return pointer
         return self.emit(f"getelementptr {type_}, ptr {pointer}, i64 {offset}")
 
     def get(self, buffer: Buffer, offset: str, lanes: int = 1) -> str:

@@ -76,7 +76,7 @@ def print_plan(plan: Plan) -> Printed:
     Driver(plan, function, {}).run()
     function.restore_threads()
     module = function.module
-    module.define(function.text())
+    module.define(function.text(), brief=True)
     python = define(module, bool(function.hosts), function.deadline is not None)
     symbols = function.symbols | python
     return Printed(module, symbols, function.hosts, function.behind.end)
@@ -136,6 +136,7 @@ class Function:
         self.operands: str | None = None  # memory for those of a product
         self.temporary: str | None = None
         self.in_blas = False  # whether BLAS is told to use one thread
+        self.in_loop = self.is_tight  # whether what is printed may run often
         self.deadline: str | None = None
         self.given = Numbers(self.module)
 
@@ -339,8 +340,11 @@ class Driver:
             self.function.one_blas_thread()
         if isinstance(step, LoopStep) and is_tight(step) and not self.function.is_tight:
             self.tight(step)
-        else:
-            print_flow(self, step)
+            return
+        before = self.function.in_loop
+        self.function.in_loop = before or isinstance(step, LoopStep)
+        print_flow(self, step)
+        self.function.in_loop = before
 
     def tight(self, step: LoopStep) -> None:
         """A loop of few instructions, in a function of its own."""
@@ -376,7 +380,7 @@ class Driver:
         shared = shares(kernel) if has_pool() else {}
         if shared:
             self.function.symbols.add(RUN)
-        return self.function.module.add(kernel, shared)
+        return self.function.module.add(kernel, shared, not self.function.in_loop)
 
     def pointer(self, place: Place) -> str:
         """The SSA name of a place's address, loaded once, at its first use."""
@@ -487,7 +491,7 @@ class Driver:
             for symbol, text in DECLARATIONS.items():
                 function.module.declare(symbol, text)
             text = routine_text(step, name, self.constant, function.external)
-            function.module.define(text)
+            function.module.define(text, brief=True)
         return name
 
     def product(self, step: MatmulStep) -> str:
@@ -504,7 +508,7 @@ class Driver:
                 function.module.declare(f"llvm.{bound}.i64", declared)
             numbers = Numbers(function.module)
             text = product_text(step, name, self.constant, numbers)
-            function.module.define(text)
+            function.module.define(text, brief=True)
         return name
 
     def constant(self, type_: str, value: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from fnx.cpu.effort import is_little, work
 from fnx.cpu.grain import Share
 from fnx.cpu.llvm import Text, Writer, memory_type, register_type
 from fnx.cpu.positions import Positions
@@ -56,18 +57,34 @@ class Module(Text):
         super().__init__()
         self._kernels: dict[Hashable, str] = {}
 
-    def add(self, kernel: Kernel, shares: Mapping[Loop, Share] | None = None) -> str:
+    def add(
+        self,
+        kernel: Kernel,
+        shares: Mapping[Loop, Share] | None = None,
+        once: bool = False,
+    ) -> str:
         """The name of a function that runs the kernel; equal kernels share it.
 
-        The thread pool runs the loops that have `shares`.
+        The thread pool runs the loops that have `shares`. A call of the plan runs the
+        kernel `once`, or perhaps often.
         """
-        key = kernel.key, bool(shares)
+        brief = _is_shared(kernel, shares or {}) or (once and is_little(kernel))
+        key = kernel.key, bool(shares), brief
         name = self._kernels.get(key)
         if name is None:
             clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
             name = self._kernels[key] = f"k{len(self._kernels)}_{clean}"
-            self.define(_Printer(self, kernel).function(name, shares or {}))
+            text = _Printer(self, kernel).function(name, shares or {})
+            self.define(text, brief)
         return name
+
+
+def _is_shared(kernel: Kernel, shares: Mapping[Loop, Share]) -> bool:
+    """Whether the function of a kernel has the thread pool do all of it."""
+    return all(
+        isinstance(stmt, Loop) and stmt in shares and not stmt.folds
+        for stmt in kernel.body
+    )
 
 
 def call_text(name: str, pointers: Sequence[str]) -> str:
@@ -132,9 +149,10 @@ class _Printer(Positions):
 
     def definition(self, name: str, parameters: Sequence[str]) -> str:
         """A function of what has been printed."""
-        head = f"define internal void @{name}({', '.join(parameters)}) {{\nentry:"
+        inlined = " alwaysinline" if self.module.is_tight else ""
+        head = f"define internal void @{name}({', '.join(parameters)}){inlined} {{"
         first = *self.memory, *self.numbers.lines
-        return "\n".join((head, *first, *self.lines, "  ret void\n}"))
+        return "\n".join((head, "entry:", *first, *self.lines, "  ret void\n}"))
 
     # -- loops that threads share
 
@@ -199,7 +217,8 @@ class _Printer(Positions):
         caller.write(f"call void @{name}_rounds({', '.join(args)})")
         self.module.define(
             f"define internal void @{name}(ptr %context, i64 %begin, i64 %end) {{\n"
-            + "\n".join([*caller.lines, "  ret void\n}"])
+            + "\n".join([*caller.lines, "  ret void\n}"]),
+            brief=True,
         )
 
     def stmt(self, stmt: Stmt) -> None:
@@ -276,14 +295,15 @@ class _Printer(Positions):
     def rounds_of(self, loop: Loop) -> None:
         """The rounds of a loop of which it is known how many there are."""
         whole = loop.extent - loop.extent % loop.width
+        overlaps = loop.overlaps and (bool(loop.folds) or not self.module.is_tight)
         with self.lanes_of_loop(loop):
-            if loop.overlaps and not loop.folds:
+            if overlaps and not loop.folds:
                 self.rounds(loop, 0, loop.extent)
             else:
                 self.rounds(loop, 0, whole)
-                if loop.overlaps and whole < loop.extent:
+                if overlaps and whole < loop.extent:
                     self.last_round(loop, whole)
-        if not loop.overlaps and whole < loop.extent:
+        if not overlaps and whole < loop.extent:
             self.rounds(loop, whole, loop.extent)
 
     def rounds_of_any(self, loop: Loop) -> None:
@@ -413,6 +433,8 @@ class _Printer(Positions):
 
         The processor guesses wrongly where it ends, once a row.
         """
+        if self.module.is_tight:
+            return rounds * work(loop.body) <= UNROLLED
         inner = any(isinstance(stmt, Loop) for stmt in loop.body)
         few = rounds <= 8 and rounds * len(loop.body) <= UNROLLED
         return self.width > 1 and len(self.scopes) > 1 and few and not inner

@@ -2,8 +2,8 @@
 
 `assemble` turns text into object code for this CPU (which a cache may keep), `load`
 links it into the process, `load_fixed` does both and keeps the code. No pass pipeline
-runs: the emitter has printed what it wants to see, and code generation alone takes
-milliseconds.
+runs, but for tight loops: the emitter has printed what it wants to see, and code
+generation alone takes milliseconds. It takes a fifth of them for what is brief.
 Receives the text of `emit.Module`, gives a `Library`.
 """
 
@@ -92,45 +92,65 @@ def assemble(text: str, opt: int = 2) -> Code:
     """
     own, _, helpers = text.partition(HELPERS)
     with _llvm_is_ours:
-        return Code((_object(own, _target_machine(opt)),), helpers)
+        return Code((_object(_Part(own, opt), _target_machine(opt)),), helpers)
 
 
 def assemble_module(module: Text, threads: int) -> Code:
     """Compile a module to object code, on several threads if it is long."""
-    count = min(threads, len(module.own()) // _PART)
-    texts = [module.own()] if count < 2 else module.cut(count)
-    tight = module.tight_texts()
-    optimised = [False for _ in texts] + [True for _ in tight]
+    parts = sorted(_parts(module, threads), key=_effort, reverse=True)
     with _llvm_is_ours:
-        machines = [_target_machine(thread=n) for n in range(len(optimised))]
-        rows = [*texts, *tight], machines, optimised
-        if len(optimised) == 1:
-            objects = [_object(*row) for row in zip(*rows, strict=True)]
+        machines = [_target_machine(part.opt, n) for n, part in enumerate(parts)]
+        if threads < 2 or sum(map(_effort, parts)) < _PART:
+            objects = list(map(_object, parts, machines))
         else:
-            with ThreadPoolExecutor(max(threads, 1)) as pool:
-                objects = list(pool.map(_object, *rows))
+            with ThreadPoolExecutor(threads) as pool:
+                objects = list(pool.map(_object, parts, machines))
         return Code(tuple(objects), module.helpers())
 
 
-_PART = 20_000  # characters that are worth a thread: ten milliseconds of LLVM's time
+@record
+class _Part:
+    """A module to be compiled: with how much effort, and after passes or without."""
+
+    text: str
+    opt: int = 2
+    optimised: bool = False
 
 
-def _object(text: str, machine: Any, optimised: bool = False) -> bytes:
+def _parts(module: Text, threads: int = 1) -> list[_Part]:
+    """The parts of a module, to be linked, for so many threads."""
+    return [
+        *[_Part(text) for text in module.cut(threads, _PART)],
+        *[_Part(text, opt=0) for text in module.brief()],
+        *[_Part(text, optimised=True) for text in module.tight_texts()],
+    ]
+
+
+def _effort(part: _Part) -> int:
+    """How long LLVM takes for a part, as the length of a text without passes."""
+    length = len(part.text)
+    return 2 * length if part.optimised else length if part.opt else length // 5
+
+
+_PART = 6_000  # characters that are worth a thread: some milliseconds of LLVM's time
+
+
+def _object(part: _Part, machine: Any) -> bytes:
     """Object code of a text, made in a context of its own.
 
     llvmlite has one thread at a time call LLVM. Code generation is most of the work, is
     independent for each context and machine, and is called without llvmlite's lock.
     """
     llvm = _llvm()
-    parsed = _parsed(text, llvm.create_context())
-    if optimised:
+    parsed = _parsed(part.text, llvm.create_context())
+    if part.optimised:
         _optimise(parsed, machine)
     emit = llvm.ffi.lib.LLVMPY_TargetMachineEmitToMemory
     emit = getattr(emit, "_cfn", emit)
     with llvm.ffi.OutputString() as error:
         memory = emit(machine, parsed, 1, error)
         if not memory:
-            raise InternalError(f"LLVM makes no object code: {error}\n{text}")
+            raise InternalError(f"LLVM makes no object code: {error}\n{part.text}")
     try:
         start = llvm.ffi.lib.LLVMPY_GetBufferStart(memory)
         return ctypes.string_at(start, llvm.ffi.lib.LLVMPY_GetBufferSize(memory))
@@ -141,24 +161,30 @@ def _object(text: str, machine: Any, optimised: bool = False) -> bytes:
 def _optimise(parsed: Any, machine: Any) -> None:
     """Runs LLVM's passes, which inline calls and keep in registers what they can.
 
-    They know of no fast mathematics: results are the same.
+    They know of no fast mathematics: results are the same. These are half of what LLVM
+    has: the emitter has unrolled what is short, chosen the lanes, and had all inlined.
     """
     llvm = _llvm()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.slp_vectorization = False
     builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(parsed, builder)
+    inlining = llvm.create_new_module_pass_manager()
+    inlining.add_always_inliner_pass()
+    inlining.run(parsed, builder)
+    simplifying = builder.getFunctionPassManager()
+    for function in parsed.functions:
+        if not function.is_declaration:
+            simplifying.run(function, builder)
 
 
 def assembly(module: Text) -> str:
     """The machine code of a module, but for its helpers, as assembly."""
     texts: list[str] = []
     with _llvm_is_ours:
-        for text in (module.own(), *module.tight_texts()):
-            parsed = _parsed(text)
-            if texts:
-                _optimise(parsed, _target_machine())
-            texts.append(str(_target_machine().emit_assembly(parsed)))
+        for part in _parts(module):
+            parsed, machine = _parsed(part.text), _target_machine(part.opt)
+            if part.optimised:
+                _optimise(parsed, machine)
+            texts.append(str(machine.emit_assembly(parsed)))
     return "\n".join(texts)
 
 

@@ -69,6 +69,8 @@ def literal(value: bool | int | float, dtype: DType) -> str:
 SIZES = "fnx_sizes"
 """The symbol of the numbers that are known when a program runs, of 64 bits each."""
 
+_WORTH = 2_000  # characters of a module whose own overhead is worth it
+
 HELPERS = "; helpers of the scalar table, compiled once and linked\n"
 """The line that stands between a module's own text and its helpers'."""
 
@@ -83,12 +85,14 @@ class Text:
     """
 
     def __init__(self) -> None:
-        self._functions: list[str] = []
+        self._functions: dict[str, list[tuple[str, str]]] = {}  # texts, and their heads
+        self._brief: set[str] = set()
         self._declared: dict[str, str] = {}
         self._helpers: dict[str, str] = {}
         self._called: set[str] = set()  # the helpers that are declared here
         self.sizes: dict[Size, int] = {}  # what is in `SIZES`, and where
         self._tight: list[Text] = []
+        self.is_tight = False
 
     def add_tight(self, part: Text) -> None:
         """Add a module apart, whose functions LLVM's passes are to make one.
@@ -96,12 +100,18 @@ class Text:
         That is worth its time for a loop of few instructions, which would else spend it
         on calls, and on memory for what could be in registers.
         """
-        part._helpers, part.sizes = self._helpers, self.sizes
+        part._helpers, part.sizes, part.is_tight = self._helpers, self.sizes, True
         self._tight.append(part)
 
-    def define(self, text: str) -> None:
-        """Add a function (or globals) as text."""
-        self._functions.append(text)
+    def define(self, text: str, brief: bool = False) -> None:
+        """Add a function (or globals) as text.
+
+        One that is `brief` only calls others, which take far longer than it does: LLVM
+        need not make good code of it.
+        """
+        self._functions[text] = _heads(text)
+        if brief:
+            self._brief.add(text)
 
     def declare(self, name: str, text: str) -> None:
         """Add the declaration of an external function, once for each name."""
@@ -151,20 +161,34 @@ class Text:
         """The module of the helpers; empty if there are none."""
         return "".join(f"{text}\n" for text in self._helpers.values())
 
-    def cut(self, count: int) -> list[str]:
-        """The module as at most so many of about the same length, to be linked.
+    def cut(self, count: int, least: int = 1) -> list[str]:
+        """What is not brief as at most so many modules of about the same length.
 
-        Every one declares what the others define.
+        The `least` length is worth one more. Every module declares what the others
+        define, to be linked with them.
         """
+        brief = self._own_brief()
+        longer = [text for text in self._functions if text not in brief]
+        count = max(min(count, sum(map(len, longer)) // least), 1)
         parts: list[list[str]] = [[] for _ in range(count)]
-        for function in sorted(self._functions, key=len, reverse=True):
+        for function in sorted(longer, key=len, reverse=True):
             min(parts, key=lambda part: sum(map(len, part))).append(function)
         return [self._part(part) for part in parts if part]
 
+    def brief(self) -> list[str]:
+        """The module of what is brief, if there is any, to be linked with those."""
+        brief = self._own_brief()
+        functions = [text for text in self._functions if text in brief]
+        return [self._part(functions)] if functions else []
+
+    def _own_brief(self) -> set[str]:
+        """The brief functions, if together they are worth a module of their own."""
+        return self._brief if sum(map(len, self._brief)) >= _WORTH else set()
+
     def _part(self, functions: Sequence[str]) -> str:
-        heads = {name: head for f in self._functions for name, head in _heads(f)}
+        heads = dict(head for found in self._functions.values() for head in found)
         for function in functions:
-            for name, _ in _heads(function):
+            for name, _ in self._functions[function]:
                 del heads[name]
         declared = [f"declare {head}" for head in heads.values()]
         text = "\n".join((*functions, *declared, *self._declared.values()))

@@ -136,12 +136,12 @@ def define(module: Text, calls: bool, looks: bool) -> set[str]:
     symbols = {*declared}
     if calls:
         module.declare(SERVE, f"@{SERVE} = external global i8")
-        module.define(CALL_PYTHON)
+        module.define(CALL_PYTHON, brief=True)
         symbols.add(SERVE)
     if looks:
         module.declare(LISTEN, f"@{LISTEN} = external global i8")
         symbols.add(LISTEN)
         module.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
-        module.define(LOOK)
-    module.define(_CALL)
+        module.define(LOOK, brief=True)
+    module.define(_CALL, brief=True)
     return symbols

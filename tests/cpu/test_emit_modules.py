@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fnx import dtypes
-from fnx.cpu import emit, jit
+from fnx.cpu import emit, jit, llvm
+from fnx.cpu.effort import is_little
 from fnx.errors import InternalError
 from fnx.kernel.build import KernelBuilder
 from fnx.kernel.ir import parallel_loops
@@ -139,9 +141,9 @@ def test_long_modules_are_compiled_on_several_threads(monkeypatch):
     threads = set()
     real = jit._object
 
-    def recorded(text, machine, optimised):
+    def recorded(part, machine):
         threads.add(threading.get_ident())
-        return real(text, machine, optimised)
+        return real(part, machine)
 
     monkeypatch.setattr(jit, "_object", recorded)
     module = emit.Module()
@@ -159,3 +161,39 @@ def test_long_modules_are_compiled_on_several_threads(monkeypatch):
     found, values = np.zeros(9, np.float32), np.linspace(-1, 1, 9, dtype=np.float32)
     jit.load(code, ["main"]).function("main", 2)(values.ctypes.data, found.ctypes.data)
     np.testing.assert_allclose(found, np.exp(values), rtol=1e-6)
+
+
+def test_what_only_calls_others_is_compiled_apart(monkeypatch):
+    monkeypatch.setattr(llvm, "_WORTH", 10)
+    module = emit.Module()
+    k = KernelBuilder()
+    (i,) = k.domain((9,))
+    x, out = (
+        k.buffer("x", dtypes.float64, 9, "in"),
+        k.buffer("out", dtypes.float64, 9, "out"),
+    )
+    k.store(out, i, k.op("exp", k.load(x, i)))
+    name = module.add(k.finish("exp"))
+    module.define(emit.exported("main", name, 2), brief=True)
+    efforts = {part.opt: part.text for part in jit._parts(module)}
+    assert f"define hidden void @{name}(" in efforts[2]
+    assert "define void @main(" in efforts[0]
+    code = jit.assemble_module(module, 1)
+    assert len(code.objects) == 2
+    found, values = np.zeros(9), np.linspace(-1, 1, 9)
+    jit.load(code, ["main"]).function("main", 2)(values.ctypes.data, found.ctypes.data)
+    np.testing.assert_allclose(found, np.exp(values), rtol=1e-14)
+
+
+def test_kernels_of_few_numbers_that_run_once_are_brief():
+    def numbers(count: int) -> Any:
+        k = KernelBuilder()
+        k.domain(())
+        x = k.buffer("x", dtypes.float32, count, "in")
+        out = k.buffer("out", dtypes.float32, count, "out")
+        for n in range(count):
+            k.store(out, n, k.neg(k.load(x, n)))
+        return k.finish("negated")
+
+    assert is_little(numbers(2))
+    assert not is_little(numbers(9))
