@@ -185,6 +185,13 @@ class Function:
             )
         return self.temporary
 
+    def at(self, pointer: str, nbytes: int | Size) -> str:
+        """The address so many bytes further on."""
+        name = f"%at{self.number()}"
+        to = f"i64 {self.size(nbytes)}"
+        self.lines.append(f"{name} = getelementptr i8, ptr {pointer}, {to}")
+        return name
+
     def put(self, array: str, number: int, pointer: str) -> None:
         """Stores a pointer in such memory."""
         address = f"%put{self.number()}"
@@ -457,8 +464,9 @@ class Driver:
         for call in calls.calls:
             context = function.array(len(call.numbers))
             for place, number in enumerate(call.numbers):
-                if number == fft.TEMPORARY:
-                    function.put(context, place, function.behind_arena(calls.nbytes))
+                if isinstance(number, Place) and number.role == fft.TEMPORARY.role:
+                    memory = function.behind_arena(calls.nbytes)
+                    function.put(context, place, function.at(memory, number.index))
                 elif isinstance(number, Place):
                     function.put(context, place, self.pointer(number))
                 elif isinstance(number, fft.Table):
@@ -474,11 +482,7 @@ class Driver:
         function.symbols.add(table.name)
         declared = f"@{table.name} = external global i8"
         function.module.declare(table.name, declared)
-        name = f"%table{function.number()}"
-        function.lines.append(
-            f"{name} = getelementptr i8, ptr @{table.name}, i64 {table.offset}"
-        )
-        return name
+        return function.at(f"@{table.name}", table.offset)
 
     def routine(self, step: HostStep) -> str:
         """The function of a routine of LAPACK; equal ones share it."""

@@ -2,9 +2,9 @@
 
 Receives a `HostStep` of `fft`; gives calls of the functions of `fft_text.py` with their
 numbers, cut by shapes alone, so that threads share them. What has a large prime factor,
-and what is real along an axis that is not contiguous or not even, is left to Python.
-Also gives the addresses of functions and of tables of roots in this process, by names
-that a plan on disk keeps. Next on the walk: `driver.py`.
+and reals in odd numbers, are left to Python. Also gives the addresses of functions and
+of tables of roots in this process, by names that a plan on disk keeps. Next on the
+walk: `driver.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import weakref
 from dataclasses import replace
 from functools import cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ Number = Count | Place | Table
 """What a function is given: a number, or the address of an array or a table."""
 
 TEMPORARY = Place("temporary", 0)
-"""Stands for memory that the calls of a step share."""
+"""Stands for memory that the calls of a step share; the number counts bytes."""
 
 LONGEST = 2**26
 """Of a line at most: its passes are sixteen at most, and fewer roots than memory."""
@@ -98,7 +99,7 @@ def lanes(dtype: str) -> Lanes:
 def radices(length: int) -> tuple[int, ...] | None:
     """The radices of the passes for a length, the largest power of two at the end.
 
-        >>> radices(1000), radices(32), radices(17)
+    >>> radices(1000), radices(32), radices(17)
     ((5, 5, 5, 8), (4, 8), None)
     """
     odd, left = list[int](), length
@@ -165,14 +166,13 @@ def is_native(step: HostStep) -> bool:
     """Whether machine code does a transform, and not the rule in Python."""
     if step.routine != "fft" or not isinstance(step.inputs[0], Place):
         return False
-    kind, lengths, axes = [step.params[n] for n in ("kind", "lengths", "axes")]
+    kind, lengths = step.params["kind"], step.params["lengths"]
     (x,) = step.input_types
     if any(isinstance(n, Size) or n > LONGEST for n in lengths):
         return False
     if not isinstance(x.size, Size) and not x.size:
         return False
-    real = kind in ("RFFT", "IRFFT")
-    if real and (axes[-1] != x.ndim - 1 or lengths[-1] % 2):
+    if kind in ("RFFT", "IRFFT") and lengths[-1] % 2:
         return False
     return all(radices(n) is not None for n in lengths)
 
@@ -206,6 +206,8 @@ class _Blocks:
     take_lines: bool = False
     give_lines: bool = False
     turned: tuple[int, int] | None = None
+    before: Table | int = 0
+    after: Table | int = 0
 
 
 @record
@@ -239,17 +241,17 @@ class _Transforms:
         order = list(zip(self.params["axes"], lengths, strict=True))
         scale = 1 / prod(lengths) if self.inverse else 1.0
         if kind == "IRFFT":
-            *order, (_, length) = order
+            *order, (axis, length) = order
             if order:
                 self.nbytes = prod(self.shape) * self.item
-            for axis, n in order:
-                self.axis(axis, n, source, TEMPORARY, 1.0)
+            for other, n in order:
+                self.axis(other, n, source, TEMPORARY, 1.0)
                 source = TEMPORARY
-            self.reals(length // 2, source, target, scale)
+            self.reals(axis, length // 2, source, target, scale)
             return
         if kind == "RFFT":
             *order, (axis, length) = order
-            self.reals(length // 2, source, target, scale)
+            self.reals(axis, length // 2, source, target, scale)
             self.shape[axis] = length // 2 + 1
             source = target
         for number, (axis, n) in enumerate(order):
@@ -269,26 +271,44 @@ class _Transforms:
         ends = length * step, self.item, step
         self.blocks(_Blocks(length, outer, inner, *ends, *ends), source, target, scale)
 
-    def reals(self, half: int, source: Place, target: Place, scale: float) -> None:
-        """Reals along the last axis, twice as many as `half`, or their coefficients."""
+    def reals(
+        self, axis: int, half: int, source: Place, target: Place, scale: float
+    ) -> None:
+        """Reals along an axis, twice as many as `half`, or their coefficients."""
+        outer, inner = prod(self.shape[:axis]), prod(self.shape[axis + 1 :])
         line = half * self.item
-        more = line + self.item
-        ends = (more, line) if self.inverse else (line, more)
-        count = prod(self.shape[:-1])
-        self.lines(_Lines(count, half, source, target, *ends), scale, real=True)
+        # The bytes of a group, from line to line, and from row to row.
+        of_reals = line * inner, self.item // 2, inner * self.item // 2
+        others = (line + self.item) * inner, self.item, inner * self.item
+        before, after = self.tables(half)
+        if isinstance(inner, Size) or inner > 1:
+            ends = (*others, *of_reals) if self.inverse else (*of_reals, *others)
+            blocks = _Blocks(half, outer, inner, *ends, before=before, after=after)
+            self.blocks(blocks, source, target, scale)
+            return
+        both = (line + self.item, line) if self.inverse else (line, line + self.item)
+        self.lines(_Lines(outer, half, source, target, *both), scale, (before, after))
+
+    def tables(self, half: int) -> tuple[Table | int, Table | int]:
+        """The roots of one for reals: for what is done before, or after."""
+        table = self.table("half", half)
+        return (table, 0) if self.inverse else (0, table)
 
     # -- lines
 
-    def lines(self, lines: _Lines, scale: float, real: bool = False) -> None:
+    def lines(
+        self,
+        lines: _Lines,
+        scale: float,
+        reals: tuple[Table | int, Table | int] = (0, 0),
+    ) -> None:
         """Lines that lie one behind the other; those of reals as pairs of them."""
         count, length, nbytes = lines.count, lines.length, lines.length * self.item
-        table = self.table("half", length)
-        before = table if real and self.inverse else 0
-        after = table if real and not self.inverse else 0
+        before, after = reals
         many = int(usual(count))
         cut = split(length, many, self.lanes)
         if cut is not None and nbytes <= (WHOLE if many >= 4 else ALONE):
-            self.whole(lines, cut, (before, after), scale)
+            self.whole(lines, cut, reals, scale)
             return
         done = replace(lines, source=lines.target, source_line=lines.target_line)
         if before:
@@ -304,12 +324,22 @@ class _Transforms:
             )
             self.blocks(blocks, lines.source, lines.target, scale)
         else:
-            self.nbytes = self.nbytes or count * nbytes
+            between = self.between(lines.target, count * nbytes)
             down, along = self.both(lines, cut)
-            self.blocks(down, lines.source, TEMPORARY, 1.0)
-            self.blocks(along, TEMPORARY, lines.target, scale)
+            self.blocks(down, lines.source, between, 1.0)
+            self.blocks(along, between, lines.target, scale)
         if after:
             self.halves(done, 0, after)
+
+    def between(self, target: Place, nbytes: Count) -> Place:
+        """Memory between two steps to a target, which may be such memory, too."""
+        begin: Any = 0
+        if target == TEMPORARY:
+            begin = -(-self.nbytes // 64) * 64
+            self.nbytes = begin + nbytes
+        elif isinstance(self.nbytes, int) and self.nbytes == 0:
+            self.nbytes = nbytes  # else there are the coefficients, which are more
+        return replace(TEMPORARY, index=begin)
 
     def both(self, lines: _Lines, cut: tuple[int, int]) -> tuple[_Blocks, _Blocks]:
         """The steps of lines that are matrices: of their columns, then of their rows.
@@ -367,6 +397,8 @@ class _Transforms:
             half if self.inverse else 0,
             0 if self.inverse else half,
             int(np.array(scale, self.dtype).view(f"i{self.lanes.nbytes}")),
+            blocks.before,
+            blocks.after,
         )
 
     def whole(

@@ -16,29 +16,35 @@ from collections.abc import Sequence
 from fnx.cpu.assembly import Assembly
 from fnx.cpu.fft_arithmetic import Arithmetic, Lanes, Number
 
-_TAKE = "ptr %from, i64 %step, i64 %length, i64 %lanes, ptr %rows, i64 %re, i64 %im"
-_GIVE = "ptr %to, i64 %step, i64 %length, i64 %lanes, ptr %rows, i64 %re, i64 %im, "
+TAKE = "ptr %from, i64 %step, i64 %length, i64 %lanes, ptr %rows, i64 %re, i64 %im"
+"""The parameters of functions that take a block."""
+
+
+def give(lanes: Lanes) -> str:
+    """The parameters of functions that give a block back, times a number."""
+    ends = "ptr %to, i64 %step, i64 %length, i64 %lanes"
+    return f"{ends}, ptr %rows, i64 %re, i64 %im, {lanes.element} %scale"
 
 
 def moves_text(lanes: Lanes) -> list[str]:
     """The functions, and what they call."""
     v, count, n = lanes.vector, lanes.count, lanes.suffix
     mask = f"<{count} x i1>"
-    give = f"{_GIVE}{lanes.element} %scale"
-    turned = f"{give}, ptr %fine, ptr %coarse"
+    turned = f"{give(lanes)}, ptr %fine, ptr %coarse"
     return [
         f"declare {v} @llvm.masked.load.{n}.p0(ptr, i32, {mask}, {v})",
         f"declare void @llvm.masked.store.{n}.p0({v}, ptr, i32, {mask})",
         "declare i64 @llvm.umin.i64(i64, i64)",
-        _function("take_rows", _TAKE, Moves(lanes).take_rows()),
-        _function("take_lines", _TAKE, Moves(lanes).take_lines()),
-        _function("give_rows", give, Moves(lanes).give_rows(turned=False)),
-        _function("give_turned_rows", turned, Moves(lanes).give_rows(turned=True)),
-        _function("give_lines", give, Moves(lanes).give_lines()),
+        function("take_rows", TAKE, Moves(lanes).take_rows()),
+        function("take_lines", TAKE, Moves(lanes).take_lines()),
+        function("give_rows", give(lanes), Moves(lanes).give_rows(turned=False)),
+        function("give_turned_rows", turned, Moves(lanes).give_rows(turned=True)),
+        function("give_lines", give(lanes), Moves(lanes).give_lines()),
     ]
 
 
-def _function(name: str, parameters: str, lines: Sequence[str]) -> str:
+def function(name: str, parameters: str, lines: Sequence[str]) -> str:
+    """A function that others of the module call."""
     head = f"define internal void @{name}({parameters}) {{"
     return "\n".join([head, "entry:", *lines, "  ret void", "}"])
 
@@ -65,7 +71,7 @@ class Moves(Arithmetic):
                 with a.loop(0, "%length") as i:
                     source = a.at("%from", a.mul(i, "%step"))
                     halves = [
-                        self.load_pairs(a.at(source, self.half * n), masks[n])
+                        self.load_vector(a.at(source, self.half * n), masks[n])
                         for n in range(2)
                     ]
                     self.put_row(i, self.parted(*halves))
@@ -95,7 +101,31 @@ class Moves(Arithmetic):
                     target = a.at("%to", a.mul(i, "%step"))
                     for n in range(2):
                         place = a.at(target, self.half * n)
-                        self.store_pairs(pairs[n], place, masks[n])
+                        self.store_vector(pairs[n], place, masks[n])
+        return a.lines
+
+    def take_real_rows(self) -> list[str]:
+        """Rows of reals that are in memory: every second one has the other parts."""
+        a = self.a
+        mask = self.mask("%lanes", each=1)
+        twice = a.mul("%step", 2)
+        with a.loop(0, "%length") as i:
+            source = a.at("%from", a.mul(i, twice))
+            re = self.load_vector(source, mask)
+            self.put_row(i, (re, self.load_vector(a.at(source, "%step"), mask)))
+        return a.lines
+
+    def give_real_rows(self) -> list[str]:
+        """Rows of reals that will be in memory, two for each of the block."""
+        a = self.a
+        scale = self.broadcast("%scale")
+        mask = self.mask("%lanes", each=1)
+        twice = a.mul("%step", 2)
+        with a.loop(0, "%length") as i:
+            target = a.at("%to", a.mul(i, twice))
+            re, im = self.scaled(self.get_row(i), scale)
+            self.store_vector(re, target, mask)
+            self.store_vector(im, a.at(target, "%step"), mask)
         return a.lines
 
     def take_lines(self) -> list[str]:
@@ -121,7 +151,7 @@ class Moves(Arithmetic):
             group = lines[first : first + self.side]
             places = [self.a.at(line, begin) for line in group]
             columns.append(
-                self.transposed([self.load_pairs(place, mask) for place in places])
+                self.transposed([self.load_vector(place, mask) for place in places])
             )
         for n in range(self.side):
             row = self.a.value(f"add i64 {i}, {n}")
@@ -155,7 +185,7 @@ class Moves(Arithmetic):
                     there = a.value(f"icmp ult i64 {n}, %lanes")
                     mask = self.mask(a.select(there, "i64", left, "0"))
                 place = a.at("%to", a.add(a.mul(n, "%step"), begin))
-                self.store_pairs(line, place, mask)
+                self.store_vector(line, place, mask)
 
     # -- rows of a block
 
@@ -210,8 +240,8 @@ class Moves(Arithmetic):
         zeros = f"<{lanes.count} x i32> zeroinitializer"
         return self.a.value(f"shufflevector {v} {first}, {v} poison, {zeros}")
 
-    def load_pairs(self, place: str, mask: str | None = None) -> str:
-        """A vector of pairs from memory; zeros where it is masked off."""
+    def load_vector(self, place: str, mask: str | None = None) -> str:
+        """A vector from memory; zeros where it is masked off."""
         v, nbytes = self.lanes.vector, self.lanes.nbytes
         if mask is None:
             return self.a.value(f"load {v}, ptr {place}, align {nbytes}")
@@ -219,8 +249,8 @@ class Moves(Arithmetic):
         operands = f"ptr {place}, i32 {nbytes}, {mask}, {v} zeroinitializer"
         return self.a.value(f"call {v} @{name}({operands})")
 
-    def store_pairs(self, value: str, place: str, mask: str | None = None) -> None:
-        """Writes a vector of pairs, but where it is masked off."""
+    def store_vector(self, value: str, place: str, mask: str | None = None) -> None:
+        """Writes a vector, but where it is masked off."""
         v, nbytes = self.lanes.vector, self.lanes.nbytes
         if mask is None:
             self.a.write(f"store {v} {value}, ptr {place}, align {nbytes}")
@@ -233,10 +263,10 @@ class Moves(Arithmetic):
         """Which lanes of both vectors of a row there are, when pairs lie together."""
         return self.mask("%lanes"), self.mask("%lanes", self.lanes.count)
 
-    def mask(self, numbers: str, first: int = 0) -> str:
+    def mask(self, numbers: str, first: int = 0, each: int = 2) -> str:
         """Which elements belong to so many numbers, from element `first` on."""
         a, count = self.a, self.lanes.count
-        short = a.value(f"trunc i64 {a.mul(numbers, 2)} to i32")
+        short = a.value(f"trunc i64 {a.mul(numbers, each)} to i32")
         one = a.value(f"insertelement <{count} x i32> poison, i32 {short}, i64 0")
         zeros = f"<{count} x i32> zeroinitializer"
         every = a.value(

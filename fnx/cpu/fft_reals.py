@@ -5,40 +5,79 @@ and finds the coefficients x of the reals: x[k] = e + w o and x[h - k] = conj(e 
 where 2 e = z[k] + conj z[h - k], 2 i o = z[k] - conj z[h - k], w = exp(-2 pi i k / 2h).
 `before` is the reverse, times two: z[k] = e + i o, z[h - k] = conj(e - i o), where
 e = x[k] + conj x[h - k] and o = (x[k] - conj x[h - k]) / w. Both do some k of a line, a
-vector of them at once, with their mirror images. Receives the lanes, gives the text of
-functions. Next on the walk: `fft_text.py`.
+vector of them at once, with their mirror images; `after_rows` and `before_rows` do them
+in a block (see `fft_moves.py`), to which reals come by pairs of rows. Receives the
+lanes, gives the text of functions. Next on the walk: `fft_text.py`.
 """
 
 from __future__ import annotations
 
 from fnx.cpu.assembly import Index
 from fnx.cpu.fft_arithmetic import Lanes, Number
-from fnx.cpu.fft_moves import Moves
+from fnx.cpu.fft_moves import TAKE, Moves, function, give
+
+_HALF = "ptr %x, ptr %y, ptr %roots, i64 %length, i64 %begin, i64 %end"
+_ROWS = "ptr %rows, i64 %length, i64 %re, i64 %im, ptr %roots"
 
 
 def reals_text(lanes: Lanes) -> list[str]:
     """The functions, and what is called for single numbers."""
     one = Lanes(1, lanes.nbytes)
     v = one.vector
-    declared = f"declare {v} @llvm.fmuladd.{one.suffix}({v}, {v}, {v})"
-    return [declared, _text(lanes, "before"), _text(lanes, "after")]
+    return [
+        f"declare {v} @llvm.fmuladd.{one.suffix}({v}, {v}, {v})",
+        function("before", _HALF, _Half(lanes, False).lines()),
+        function("after", _HALF, _Half(lanes, True).lines()),
+        function("before_rows", _ROWS, _Mixed(lanes, False).rows()),
+        function("after_rows", _ROWS, _Mixed(lanes, True).rows()),
+        function("take_real_rows", TAKE, Moves(lanes).take_real_rows()),
+        function("give_real_rows", give(lanes), Moves(lanes).give_real_rows()),
+    ]
 
 
-_HALF = "ptr %x, ptr %y, ptr %roots, i64 %length, i64 %begin, i64 %end"
-
-
-def _text(lanes: Lanes, name: str) -> str:
-    half = _Half(lanes, name == "after")
-    head = f"define internal void @{name}({_HALF}) {{"
-    return "\n".join([head, "entry:", *half.lines(), "  ret void", "}"])
-
-
-class _Half(Moves):
-    """Writes `before` or `after`."""
+class _Mixed(Moves):
+    """Writes what is done to pairs of coefficients, `after` or before the transform."""
 
     def __init__(self, lanes: Lanes, after: bool) -> None:
         super().__init__(lanes)
         self.after = after
+
+    def mixed(self, x: Number, y: Number, root: Number) -> tuple[Number, Number]:
+        """Those at k and at h - k, of what is at both places."""
+        other = y[0], self.negative(y[1])
+        even, odd = self.add(x, other), self.sub(x, other)
+        if self.after:
+            half = self.lanes.splat(0.5)
+            even = self.scaled(even, half)
+            odd = self.times(self.scaled(odd, half), root)
+            front, back = self.sub_turned(even, odd), self.add_turned(even, odd)
+        else:
+            odd = self.times(odd, (root[0], self.negative(root[1])))
+            front, back = self.add_turned(even, odd), self.sub_turned(even, odd)
+        return front, (back[0], self.negative(back[1]))
+
+    def rows(self) -> list[str]:
+        """Those of all lines of a block."""
+        a, (re, im) = self.a, self.get_row("0")
+        other = im if self.after else self.get_row("%length")[0]
+        plus, minus = self.real("fadd", re, other), self.real("fsub", re, other)
+        self.put_row("0", (plus, self.lanes.splat(0) if self.after else minus))
+        if self.after:
+            self.put_row("%length", (minus, self.lanes.splat(0)))
+        half = a.value("lshr i64 %length, 1")
+        with a.loop(1, a.add(half, 1)) as k:
+            mirror = a.value(f"sub i64 %length, {k}")
+            root = a.at("%roots", a.mul(k, self.pair))
+            parts = [a.load(self.lanes.element, root, n) for n in range(2)]
+            turn = self.broadcast(parts[0]), self.broadcast(parts[1])
+            front, back = self.mixed(self.get_row(k), self.get_row(mirror), turn)
+            self.put_row(k, front)
+            self.put_row(mirror, back)
+        return a.lines
+
+
+class _Half(_Mixed):
+    """Writes `before` or `after`, for lines in memory."""
 
     def lines(self) -> list[str]:
         """The first pair, whole vectors of pairs, then one after the other."""
@@ -65,32 +104,21 @@ class _Half(Moves):
         mirror = a.add(last, 1 - self.lanes.count)
         x, root = self.number("%x", k), self.number("%roots", k)
         re, im = [self.reversed(part) for part in self.number("%x", mirror)]
-        other = re, self.negative(im)
-        even, odd = self.add(x, other), self.sub(x, other)
-        if self.after:
-            half = self.lanes.splat(0.5)
-            even = self.scaled(even, half)
-            odd = self.times(self.scaled(odd, half), root)
-            front, back = self.sub_turned(even, odd), self.add_turned(even, odd)
-        else:
-            odd = self.times(odd, (root[0], self.negative(root[1])))
-            front, back = self.add_turned(even, odd), self.sub_turned(even, odd)
+        front, back = self.mixed(x, (re, im), root)
         self.put_number(front, k)
-        self.put_number(
-            (self.reversed(back[0]), self.reversed(self.negative(back[1]))), mirror
-        )
+        self.put_number((self.reversed(back[0]), self.reversed(back[1])), mirror)
 
     def number(self, array: str, k: Index) -> Number:
         """Numbers that lie as pairs, from number k on."""
         place = self.a.at(array, self.a.mul(k, self.pair))
         ends = [self.a.at(place, self.half * n) for n in range(2)]
-        return self.parted(*[self.load_pairs(end) for end in ends])
+        return self.parted(*[self.load_vector(end) for end in ends])
 
     def put_number(self, number: Number, k: Index) -> None:
         """Writes numbers as pairs, from number k on."""
         place = self.a.at("%y", self.a.mul(k, self.pair))
         for n, pairs in enumerate(self.paired(number)):
-            self.store_pairs(pairs, self.a.at(place, self.half * n))
+            self.store_vector(pairs, self.a.at(place, self.half * n))
 
     def reversed(self, part: str) -> str:
         """The lanes in the reverse order."""

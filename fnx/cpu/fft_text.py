@@ -44,6 +44,8 @@ BLOCKS = (
     "re",  # where real parts are in a row of a block, in bytes
     "im",
     "scale",  # a number of the dtype
+    "before",  # roots of one for reals, by which rows are prepared, or 0
+    "after",  # those by which they are finished; reals lie side by side
 )
 """The numbers of `fft_blocks`, 64 bits each, like the addresses."""
 
@@ -198,7 +200,7 @@ end:
 # ---------------------------------------------------------------- blocks
 
 
-_BLOCK_POINTERS = ("source", "target", "roots", "fine", "coarse")
+_BLOCK_POINTERS = ("source", "target", "roots", "fine", "coarse", "before", "after")
 
 
 def _fields(names: tuple[str, ...], pointers: tuple[str, ...]) -> list[str]:
@@ -217,7 +219,11 @@ def _block_text(lanes: Lanes) -> str:
     """A block: from memory, all passes, and back."""
     element = lanes.element
     fields = _fields(BLOCKS, _BLOCK_POINTERS)
-    rows = "ptr %found, i64 %re, i64 %im"
+    source = "ptr %here, i64 %source_step, i64 %taken, i64 %lanes"
+    target = "ptr %there, i64 %target_step, i64 %given, i64 %lanes"
+    x = "ptr %x, i64 %re, i64 %im"
+    found = f"ptr %found, i64 %re, i64 %im, {element} %factor"
+    parts = "i64 %length, i64 %re, i64 %im"
     return "\n".join(
         [
             "define internal void @block(",
@@ -226,8 +232,8 @@ def _block_text(lanes: Lanes) -> str:
             *fields,
             f"""
   %factor = load {element}, ptr %scale.at
-  %before = mul i64 %block, {lanes.count}
-  %behind = sub i64 %lines, %before
+  %passed = mul i64 %block, {lanes.count}
+  %behind = sub i64 %lines, %passed
   %lanes = call i64 @llvm.umin.i64(i64 %behind, i64 {lanes.count})
   %from.to = mul i64 %block, %source_block
   %here = getelementptr i8, ptr %from, i64 %from.to
@@ -235,37 +241,55 @@ def _block_text(lanes: Lanes) -> str:
   %there = getelementptr i8, ptr %to, i64 %to.to
   %room = call i64 @room(i64 %length)
   %y = getelementptr i8, ptr %x, i64 %room
+  %prepares = icmp ne ptr %before, null
+  %finishes = icmp ne ptr %after, null
+  %more = add i64 %length, 1
+  %taken = select i1 %prepares, i64 %more, i64 %length
+  %given = select i1 %finishes, i64 %more, i64 %length
   %as.lines = icmp ne i64 %take_lines, 0
-  br i1 %as.lines, label %lines.in, label %rows.in
+  br i1 %as.lines, label %lines.in, label %no.lines.in
 lines.in:
-  call void @take_lines(ptr %here, i64 %source_step, i64 %length, i64 %lanes,
-    ptr %x, i64 %re, i64 %im)
+  call void @take_lines({source}, {x})
+  br label %passes
+no.lines.in:
+  br i1 %finishes, label %reals.in, label %rows.in
+reals.in:
+  call void @take_real_rows({source}, {x})
   br label %passes
 rows.in:
-  call void @take_rows(ptr %here, i64 %source_step, i64 %length, i64 %lanes,
-    ptr %x, i64 %re, i64 %im)
+  call void @take_rows({source}, {x})
+  br i1 %prepares, label %prepare, label %passes
+prepare:
+  call void @before_rows(ptr %x, {parts}, ptr %before)
   br label %passes
 passes:
   %found = call ptr @transform(ptr %x, ptr %y, i64 %length, i64 %radices, ptr %roots)
+  br i1 %finishes, label %finish, label %out
+finish:
+  call void @after_rows(ptr %found, {parts}, ptr %after)
+  br label %out
+out:
   %to.lines = icmp ne i64 %give_lines, 0
-  br i1 %to.lines, label %lines.out, label %rows.out
+  br i1 %to.lines, label %lines.out, label %no.lines.out
 lines.out:
-  call void @give_lines(ptr %there, i64 %target_step, i64 %length, i64 %lanes,
-    {rows}, {element} %factor)
+  call void @give_lines({target}, {found})
+  ret void
+no.lines.out:
+  br i1 %prepares, label %reals.out, label %rows.out
+reals.out:
+  call void @give_real_rows({target}, {found})
   ret void
 rows.out:
   %plain = icmp eq ptr %fine, null
   br i1 %plain, label %plain.out, label %turned.out
 plain.out:
-  call void @give_rows(ptr %there, i64 %target_step, i64 %length, i64 %lanes,
-    {rows}, {element} %factor)
+  call void @give_rows({target}, {found})
   ret void
 turned.out:
   %a.block = mul i64 %length, {2 * lanes.nbytes}
   %coarse.to = mul i64 %block, %a.block
   %coarse.here = getelementptr i8, ptr %coarse, i64 %coarse.to
-  call void @give_turned_rows(ptr %there, i64 %target_step, i64 %length, i64 %lanes,
-    {rows}, {element} %factor, ptr %fine, ptr %coarse.here)
+  call void @give_turned_rows({target}, {found}, ptr %fine, ptr %coarse.here)
   ret void
 }}
 ; The bytes of a block; squares may be longer than the lines.
