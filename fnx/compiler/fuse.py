@@ -39,11 +39,14 @@ from fnx.compiler.reading import (
     REDUCTION,
     SIMPLE,
     alignment,
+    is_fusible,
     is_narrow,
     own_cost,
+    product_of,
     rank,
     repeats,
     row_prefix,
+    sums_rows,
 )
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
@@ -154,7 +157,7 @@ class _Fuser:
             for position, atom in enumerate(eqn.inputs):
                 if isinstance(atom, Var):
                     self.uses.setdefault(atom, []).append(_Use(number, position))
-        self.fusible = [_is_fusible(eqn, products) for eqn in self.eqns]
+        self.fusible = [is_fusible(eqn, products) for eqn in self.eqns]
         self.cost = self._costs()
         self.forced = {a for a in program.outputs if isinstance(a, Var)}
         self.homes: dict[Var, set[_Kernel]] = {}
@@ -290,9 +293,22 @@ class _Fuser:
         if self._write_through(number, var):
             return
         uses = [use for use in self.uses.get(var, ()) if self.fusible[use.eqn]]
+        if self._made_by_product(number):
+            self._store(number, var, [], set())
+            return
         homes = self._homes_of(uses) | self.pulled.get(var, set())
         if var in self.forced or not self._inline(number, var, uses, homes):
             self._store(number, var, uses, homes)
+
+    def _made_by_product(self, number: int) -> bool:
+        """Whether a product that reads the same array may add up its rows."""
+        eqn = self.eqns[number]
+        if self.products.joins is None or not sums_rows(eqn):
+            return False
+        (rows,) = eqn.inputs
+        uses = self.uses.get(rows, ()) if isinstance(rows, Var) else ()
+        steps = [self.eqns[use.eqn] for use in uses if not self.fusible[use.eqn]]
+        return any(product_of(step) is not None for step in steps)
 
     def _homes_of(self, uses: Iterable[_Use]) -> set[_Kernel]:
         homes: set[_Kernel] = set()
@@ -576,16 +592,3 @@ def _current(kernel: _Kernel) -> _Kernel:
 def _node(kernel: _Kernel) -> _Node:
     kernel = _current(kernel)
     return kernel if kernel.step is None else kernel.step
-
-
-def _is_fusible(eqn: Eqn, products: Products) -> bool:
-    types = [atom.type for atom in eqn.inputs]
-    product = eqn.primitive.product(types, eqn.params)
-    if product is not None:
-        dtype, out_dtype, extents = product
-        if products.has(dtype, out_dtype) and products.pays(*extents):
-            return False
-    convolution = products.convolution(eqn)
-    if convolution is not None and products.convolves is not None:
-        return not products.convolves(*convolution)
-    return eqn.primitive.fusible(types, eqn.params)

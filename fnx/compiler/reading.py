@@ -6,7 +6,10 @@ and their `alignment` rule. Next on the walk: `fuse.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from fnx import dtypes
+from fnx.compiler.multiply import Products
 from fnx.core.program import Atom, Eqn
 from fnx.sizes import usual
 
@@ -14,6 +17,10 @@ from fnx.sizes import usual
 SIMPLE, DIVISION, FUNCTION, REDUCTION = 1, 5, 12, 100
 # A value is narrow beside another one that has at least so many times its elements.
 _NARROW = 8
+
+
+LEAST_ROWS = 2**20
+"""Elements of an array to read which once more takes longer than to start a kernel."""
 
 
 def own_cost(eqn: Eqn) -> int:
@@ -80,6 +87,36 @@ def _reading(eqn: Eqn, position: int) -> tuple[list[int], bool, bool, list[int]]
     kept = [axis for axis, size in zip(axes, given, strict=True) if size != 1]
     along = [axis for axis in kept if axis is not None]
     return along, kept[: len(along)] == along, len(along) < len(kept), wanted
+
+
+def sums_rows(eqn: Eqn) -> bool:
+    """Whether an equation adds up the rows of a large array: all axes but the last."""
+    primitive = eqn.primitive
+    if primitive.reads != "folded" or not primitive.linear or len(eqn.inputs) != 1:
+        return False
+    operand = eqn.inputs[0].type
+    rows = operand.ndim - 1
+    whole = rows > 0 and alignment(eqn, 0) == (*[None] * rows, 0)
+    return bool(whole and usual(operand.size) >= LEAST_ROWS)
+
+
+def product_of(eqn: Eqn) -> Any:
+    """The dtypes and sizes of the product of matrices that an equation is, if any."""
+    return eqn.primitive.product([atom.type for atom in eqn.inputs], eqn.params)
+
+
+def is_fusible(eqn: Eqn, products: Products) -> bool:
+    """Whether kernels may compute an equation inline, and it is no step."""
+    types = [atom.type for atom in eqn.inputs]
+    product = product_of(eqn)
+    if product is not None:
+        dtype, out_dtype, extents = product
+        if products.has(dtype, out_dtype) and products.pays(*extents):
+            return False
+    convolution = products.convolution(eqn)
+    if convolution is not None and products.convolves is not None:
+        return not products.convolves(*convolution)
+    return eqn.primitive.fusible(types, eqn.params)
 
 
 def rank(atom: Atom) -> int:

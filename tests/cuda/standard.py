@@ -26,7 +26,7 @@ from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
 from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.frame import all_launches
-from fnx_cuda.instructions import Body, Branch, Launch, Loop, Product, Served
+from fnx_cuda.instructions import Body, Branch, Convolve, Launch, Loop, Product, Served
 from fnx_cuda.lower import lower
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,6 +50,8 @@ def _launches(body: Body) -> Iterator[Launch]:
         match item:
             case Launch():
                 yield item
+            case Convolve(launches=launches):
+                yield from launches
             case Product():
                 yield from all_launches(item)
             case Served(_, stages, own):

@@ -308,6 +308,7 @@ def test_figures_and_findings(gpu: Any) -> None:
     found = {line.what: line.found for line in BACKEND.findings()}
     assert found["CUDA runtime"].startswith("13.")
     assert "compute capability 9.0" in found["CUDA device 1"]
+    assert {"cuBLASLt, loaded", "cuDNN, loaded", "cuFFT, loaded"} <= found.keys()
     stats = BACKEND.memory_stats(1)
     assert stats["bytes_limit"] == emulator.machine().settings.memory
     assert _cupy.version() in BACKEND.machine()

@@ -9,6 +9,7 @@ import pytest
 import fnx
 import fnx.numpy as fnp
 from fnx import nn
+from fnx.compiler import reading
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import FollowedStep, MatmulStep
@@ -151,6 +152,19 @@ def test_the_gradient_of_a_layer(dtype):
     found = epilogues(gradient(nn.relu), *TWO, dtype=dtype)
     wanted = [Epilogue.RELU_AUX_BIAS, Epilogue.BGRADA, Epilogue.DRELU_BGRAD]
     assert found == wanted
+
+
+def test_sums_are_apart_from_what_optimizers_make_of_them(monkeypatch):
+    """So that they are the product's; of small arrays they are a part of kernels."""
+
+    def step(*arrays):
+        made = zip(arrays, gradient(nn.relu)(*arrays), strict=False)
+        return [one - 0.1 * slope for one, slope in made]
+
+    assert epilogues(step, *TWO) == [Epilogue.RELU_AUX_BIAS, Epilogue.DRELU]
+    monkeypatch.setattr(reading, "LEAST_ROWS", M * N)
+    found = epilogues(step, *TWO)
+    assert found == [Epilogue.RELU_AUX_BIAS, Epilogue.BGRADA, Epilogue.DRELU_BGRAD]
 
 
 def test_a_product_is_not_kept_beside_its_mask():
