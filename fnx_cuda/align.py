@@ -24,6 +24,7 @@ from fnx_cuda.instructions import (
     Launch,
     Loop,
     Meet,
+    Numbered,
     Product,
     Served,
 )
@@ -179,6 +180,8 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
             return Copy(at(out), at(source), nbytes)
         case Host(step) | Meet(step):
             return type(item)(_host_mapped(step, at))
+        case Numbered(step, launch):
+            return Numbered(_host_mapped(step, at), _launch_mapped(launch, at))
         case Served(step, stages, own):
             moved_stages = tuple([_stage_mapped(each, at) for each in stages])
             moved_own = None if own is None else launches_at(own)

@@ -10,18 +10,23 @@ host. Receives `OnDevice` arrays and NumPy arrays. Next on the walk: `links.py`.
 
 from __future__ import annotations
 
+import dataclasses
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fnx import errors
 from fnx.runtime.plan import HostStep, OnDevice, Place, is_replica
 from fnx_cuda import _cupy, links, transfer
 from fnx_cuda.device import Device, device
 from fnx_cuda.frame import Frame
 from fnx_cuda.host import host_action
+from fnx_cuda.instructions import Launch, Numbered
 
+Action = Callable[[Frame, int], None]
 Pairs = Sequence[tuple[int, int]]
 
 # NCCL's numbers of types, by the name and by how many of them an element is.
@@ -45,7 +50,7 @@ _OPS = {"sum": 0, "max": 2, "min": 3}
 _STEPS = {"psum": "sum", "psum_scatter": "sum", "pmax": "max", "pmin": "min"}
 
 
-def meeting_action(step: HostStep, device: Device) -> Callable[[Frame, int], None]:
+def meeting_action(step: HostStep, device: Device) -> Action:
     """Runs a collective between replicas; a replica that is alone runs on the host."""
     by_host = host_action(step, device)
 
@@ -65,6 +70,42 @@ def meeting_action(step: HostStep, device: Device) -> Callable[[Frame, int], Non
         step.primitive.write(outputs, *inputs, **step.params)
 
     return act
+
+
+_NUMBERED = """
+struct Written { int* out; long long number; };
+extern "C" __global__ void write_number(const __grid_constant__ Written p) {
+  *p.out = (int)p.number;
+}
+"""
+
+
+def numbered(step: HostStep) -> Numbered:
+    """What writes the number of a replica, which is known when it is started."""
+    launch = Launch(_NUMBERED, "write_number", (1, 1, 1), 1, 0, step.outputs)
+    return Numbered(step, launch)
+
+
+def numbered_action(
+    item: Numbered, device: Device, launch_action: Callable[[Launch, Device], Action]
+) -> Action:
+    """Starts the launch of this replica's number; graphs are kept by it."""
+    made: dict[int, Action] = {}
+
+    def act(at: Frame, stream: int) -> None:
+        number = _number(item.step)
+        if number not in made:
+            numbers = struct.pack("<q", number)
+            launch = dataclasses.replace(item.launch, numbers=numbers)
+            made[number] = launch_action(launch, device)
+        made[number](at, stream)
+
+    return act
+
+
+@errors.api_boundary
+def _number(step: HostStep) -> int:
+    return int(step.primitive.reference(**step.params))
 
 
 class Ranks:

@@ -20,6 +20,7 @@ from fnx_cuda.instructions import (
     Launch,
     Loop,
     Meet,
+    Numbered,
     Product,
     Served,
 )
@@ -81,7 +82,7 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from pointers
         case Copy(out, source):
             yield from (out, source)
-        case Host(step) | Meet(step):
+        case Host(step) | Meet(step) | Numbered(step):
             yield from [item for item in step.inputs if isinstance(item, Place)]
             yield from step.outputs
         case Product(step):
@@ -194,7 +195,7 @@ def texts(body: Body) -> Iterator[str]:
     """The translation units that a body launches kernels of."""
     for instruction in body.instructions:
         match instruction:
-            case Launch(text):
+            case Launch(text) | Numbered(launch=Launch(text)):
                 yield text
             case Product():
                 yield from [launch.text for launch in all_launches(instruction)]
@@ -223,6 +224,8 @@ def name(instruction: Instruction) -> str:
             return f"{step.primitive.name!r} on the host"
         case Meet(step):
             return f"the collective {step.primitive.name!r}"
+        case Numbered():
+            return "the number of a replica"
         case Product(step):
             p = step.product
             return f"the product {p.stack}×{p.m}×{p.n}×{p.k} of {step.dtype}"

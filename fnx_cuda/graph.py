@@ -43,7 +43,8 @@ class Graphs:
     def run(self, key: Hashable, record: Callable[[int], None], stream: int) -> None:
         """Does what `record` starts on a stream, by a graph if there is one.
 
-        A graph's collectives are those of the replicas that it was captured for.
+        A graph's collectives are those of the replicas that it was captured for, and
+        their numbers are in it.
         """
         key = key, met()
         graph = self.graphs.get(key)

@@ -69,6 +69,14 @@ class Meet:
 
 
 @record
+class Numbered:
+    """Writes the number of this replica along an axis: a launch that is given it."""
+
+    step: HostStep
+    launch: Launch
+
+
+@record
 class After:
     """What follows a product, by launches of our own.
 
@@ -143,7 +151,9 @@ class Loop:
     test: Body | None
 
 
-Instruction = Launch | Copy | Host | Meet | Product | Convolve | Served | Branch | Loop
+Instruction = (
+    Launch | Copy | Host | Meet | Numbered | Product | Convolve | Served | Branch | Loop
+)
 
 
 @record

@@ -28,6 +28,7 @@ from fnx.runtime.plan import (
     Plan,
     Step,
 )
+from fnx_cuda.collectives import numbered
 from fnx_cuda.convolution import convolution_launches, convolution_work
 from fnx_cuda.cudnn_problem import packing_kernel, places, problem
 from fnx_cuda.emit import Source, kernel_source
@@ -161,6 +162,8 @@ class _Lowering:
         """A routine that a library or code here has, or else its rule on the host."""
         if step.meets and all(isinstance(item, Place) for item in step.inputs):
             return [Meet(step)]
+        if step.routine == "axis_index":
+            return [numbered(step)]
         work = Work()
         launches = routine_launches(step, work)
         other = Work()  # in its place

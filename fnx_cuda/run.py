@@ -15,7 +15,7 @@ from typing import Any
 
 from fnx.runtime.plan import Place
 from fnx_cuda import _cupy, failures, frame, modules
-from fnx_cuda.collectives import is_captured, meeting_action
+from fnx_cuda.collectives import is_captured, meeting_action, numbered_action
 from fnx_cuda.convolving import convolve_action
 from fnx_cuda.device import Device
 from fnx_cuda.flow import branch_action, loop_action
@@ -32,6 +32,7 @@ from fnx_cuda.instructions import (
     Launch,
     Loop,
     Meet,
+    Numbered,
     Product,
     Served,
 )
@@ -191,6 +192,8 @@ def action(instruction: Instruction, device: Device) -> Action:
             return host_action(step, device)
         case Meet(step):
             return meeting_action(step, device)
+        case Numbered():
+            return numbered_action(instruction, device, launch_action)
         case Product():
             return product_action(instruction, device)
         case Convolve(launches=launches, packing=packing):

@@ -110,10 +110,12 @@ def is_replica() -> bool:
     return _bound.members is not None
 
 
-def met() -> tuple[int, ...]:
-    """Numbers of those that are met along all axes, which stay from run to run."""
+def met() -> tuple[tuple[int, int], ...]:
+    """Numbers of those that are met along all axes, which stay from run to run, and
+    the number that the replica of this thread has among them.
+    """
     found = {} if _bound.members is None else _bound.members
-    return tuple([getattr(member, "identity", 0) for member in found.values()])
+    return tuple([(getattr(one, "identity", 0), one.rank) for one in found.values()])
 
 
 def communicator(name: Hashable) -> Communicator | None:

@@ -47,6 +47,7 @@ class _AxisIndex(Primitive):
     """axis_index: the number of this replica, an int32."""
 
     sees_axes = True
+    routine = "axis_index"
 
     def __call__(self, *, axis_name: Hashable, axis_size: int | None = None) -> Any:
         size = axes.axis_size(axis_name) if axis_size is None else axis_size

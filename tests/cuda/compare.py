@@ -5,7 +5,7 @@ Receives a function of arrays and the arrays; gives the NumPy values of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,11 @@ def assert_same(function: Callable[..., Any], *arrays: Any) -> Arrays:
     return found
 
 
-def runs_on_the_host(function: Callable[..., Any], *arrays: Any) -> bool:
-    """Whether some step of a function runs in Python."""
-    plan = plan_program(fnx.make_jaxpr(function)(*arrays), grid_schedule, PRODUCTS)
+def runs_on_the_host(
+    function: Callable[..., Any], *arrays: Any, axes: Sequence[tuple[str, int]] = ()
+) -> bool:
+    """Whether some step of a function runs in Python; `axes` are bound around it."""
+    program = fnx.make_jaxpr(function, axis_env=axes)(*arrays)
+    plan = plan_program(program, grid_schedule, PRODUCTS)
     body = BACKEND.compile(plan).body
     return any(isinstance(each, Host) for each in body.instructions)

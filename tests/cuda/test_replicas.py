@@ -13,8 +13,9 @@ import fnx.numpy as fnp
 from fnx import errors, lax
 from fnx.runtime import device_array
 from fnx.sharding import PartitionSpec as P
-from fnx_cuda import _cupy, collectives, modules
+from fnx_cuda import _cupy, collectives, graph, modules
 from tests import cuda_emulator as emulator
+from tests.cuda.compare import runs_on_the_host
 from tests.cuda.conftest import cupy, forget
 
 pytestmark = [pytest.mark.cuda, pytest.mark.multi_device]
@@ -73,6 +74,40 @@ def test_collectives(gpus, name):
     assert got.devices() == set(gpus)
     want = fnx.vmap(f, axis_name="i")(x)
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_the_number_of_a_replica_is_in_its_graph(gpus, monkeypatch):
+    """In another order of the devices, each has another one."""
+    replayed = []
+    original = graph.Graphs._launch
+
+    def launched(self, made):
+        replayed.append(self.device.number)
+        original(self, made)
+
+    monkeypatch.setattr(graph.Graphs, "_launch", launched)
+
+    def f(x):
+        def body(c, _):
+            return fnp.tanh(c + lax.axis_index("i")), c * lax.axis_index("i")
+
+        return lax.scan(body, lax.psum(x, "i") / 4 + lax.axis_index("i"), None, 5)
+
+    assert not runs_on_the_host(
+        lambda x: fnp.tanh(x) * lax.axis_index("i"), np.ones(3, "f"), axes=[("i", 4)]
+    )
+    x = random(4, 30) / 10
+    wanted = fnx.vmap(f, axis_name="i")(x)
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        devices = [gpus[number] for number in order]
+        given = fnx.pmap(lambda x: x * 1, "i", devices=devices)(x)
+        mapped = fnx.pmap(f, "i", devices=devices)
+        for _ in range(4):
+            got = mapped(given)
+            for one, want in zip(got, wanted, strict=True):
+                np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+            del got, one
+    assert set(replayed) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(
