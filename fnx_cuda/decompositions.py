@@ -12,12 +12,18 @@ from math import prod
 
 from fnx.records import record
 from fnx.runtime.plan import HostStep, Place
+from fnx_cuda import reductions
 from fnx_cuda.instructions import Launch
 from fnx_cuda.matrices import Algebra, Matrix, dense
 from fnx_cuda.matrices_text import LOWER, UPPER
+from fnx_cuda.threads import WARP
 from fnx_cuda.work import Work
 
 _LONGEST = 1 << 30
+
+_LONG_SYSTEM = 1 << 14
+"""Tridiagonal systems of so many rows are the host's, if there are less than a warp of
+them: each of them is one thread."""
 
 
 @record
@@ -55,7 +61,7 @@ def _routine(make: Callable[[_Given], None], own_axes: int = 2) -> Routine:
         if all(type_.size == 0 for type_ in step.output_types):
             return []
         types = *step.input_types, *step.output_types
-        if any(type_.size == 0 for type_ in types):
+        if any(type_.size == 0 for type_ in step.input_types):
             return None
         if max(size for type_ in types for size in type_.shape) >= _LONGEST:
             return None
@@ -188,24 +194,88 @@ def _qr(given: _Given) -> None:
     algebra.reflect(packed, triangles, count, q, fresh=True)
 
 
-_qr_launches = _routine(_qr)
+def _pivoted_qr(given: _Given) -> None:
+    """The factors of the ordered columns, by reflections in a copy."""
+    algebra, x = given.algebra, given.matrix(0)
+    q, r, order = given.out(0), given.out(1), given.step.outputs[2]
+    count = min(x.rows, x.columns)
+    packed = algebra.room(x.rows, x.columns)
+    taus = algebra.room(1, count).place
+    algebra.copy(x, packed)
+    reductions.pivoted_qr(algebra, packed, taus, order)
+    algebra.copy(packed, r, UPPER)
+    algebra.identity(q)
+    triangles = algebra.triangles(packed, taus, count)
+    algebra.reflect(packed, triangles, count, q, fresh=True)
 
 
-def _qr_without_pivoting(step: HostStep, work: Work) -> list[Launch] | None:
-    """With pivoting it runs on the host."""
-    return None if step.params["pivoting"] else _qr_launches(step, work)
+def _qr_of_either(step: HostStep, work: Work) -> list[Launch] | None:
+    """With pivoting it goes column by column."""
+    if not step.params["pivoting"]:
+        return _routine(_qr)(step, work)
+    return _by_columns(_pivoted_qr)(step, work)
+
+
+def _by_columns(make: Callable[[_Given], None]) -> Routine:
+    """A routine that is not for matrices with very many columns."""
+
+    def launches(step: HostStep, work: Work) -> list[Launch] | None:
+        if min(step.input_types[0].shape[-2:]) > reductions.MOST_COLUMNS:
+            return None
+        return _routine(make)(step, work)
+
+    return launches
+
+
+def _hessenberg(given: _Given) -> None:
+    """In a copy."""
+    algebra, out = given.algebra, given.out(0)
+    algebra.copy(given.matrix(0), out)
+    reductions.hessenberg(algebra, out, given.step.outputs[1])
+
+
+def _tridiagonal(given: _Given) -> None:
+    """An upper triangle is a lower one that is seen from its end."""
+    algebra, a, out = given.algebra, given.matrix(0), given.out(0)
+    algebra.copy(a, out)
+    _, diagonal, beside, taus = given.step.outputs
+    if not given.step.params["lower"]:
+        a, out = a.reversed, out.reversed
+    reductions.tridiagonal(algebra, a, out, (diagonal, beside, taus))
+
+
+def _tridiagonal_solve(given: _Given) -> None:
+    """By factors; NaN where the matrix is singular."""
+    algebra, x = given.algebra, given.out(0)
+    below, diagonal, above = [given.place(number) for number in range(3)]
+    failed = algebra.integers(1)
+    algebra.copy(given.matrix(3), x)
+    reductions.tridiagonal_solve(algebra, (below, diagonal, above), x, failed)
+    algebra.spoil(x, failed)
+
+
+def _some_systems(step: HostStep, work: Work) -> list[Launch] | None:
+    """A few systems that are very long have too few threads here."""
+    type_ = step.output_types[0]
+    n = type_.shape[-2]
+    if n > _LONG_SYSTEM and type_.size // n < WARP:
+        return None
+    return _routine(_tridiagonal_solve, own_axes=1)(step, work)
 
 
 DECOMPOSITIONS: dict[str, Routine] = {
     "cholesky": _routine(_cholesky),
     "factored_solve": _routine(_factored_solve),
     "geqrf": _routine(_geqrf),
+    "hessenberg": _by_columns(_hessenberg),
     "householder_product": _routine(_householder_product),
     "lu": _routine(_lu),
     "lu_permutation": _routine(_lu_permutation, own_axes=1),
     "ormqr": _routine(_ormqr),
-    "qr": _qr_without_pivoting,
+    "qr": _qr_of_either,
     "solve": _routine(_solve),
     "triangular_solve": _routine(_triangular_solve),
+    "tridiagonal": _by_columns(_tridiagonal),
+    "tridiagonal_solve": _some_systems,
 }
 """What there are kernels for, by the names of routines."""

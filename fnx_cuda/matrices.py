@@ -46,6 +46,14 @@ class Matrix:
         turned = self.columns, self.rows, self.stack, self.column, self.row
         return Matrix(self.place, *turned, self.offset)
 
+    @property
+    def reversed(self) -> Matrix:
+        """The matrices from their last elements on, row by row and column by column."""
+        offset = self.offset + (self.rows - 1) * self.row
+        offset += (self.columns - 1) * self.column
+        steps = self.stack, -self.row, -self.column
+        return Matrix(self.place, self.rows, self.columns, *steps, offset)
+
     def part(self, row: int, column: int, rows: int, columns: int) -> Matrix:
         """The parts that begin at an element."""
         offset = self.offset + row * self.row + column * self.column

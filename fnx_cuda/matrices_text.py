@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from fnx import dtypes
 from fnx.dtypes import DType
-from fnx_cuda.reflections_text import REFLECTIONS
+from fnx_cuda.reflections_text import COLUMN, REFLECTIONS
 
 THREADS = 256
 
@@ -26,6 +26,12 @@ WHOLE, LOWER, UPPER, IDENTITY = range(4)
 
 def text(dtype: DType) -> str:
     """The translation unit for a dtype."""
+    parts = scalars(dtype), _PARTS, _SOLVING, _FACTORS, COLUMN, REFLECTIONS
+    return "".join(parts)
+
+
+def scalars(dtype: DType) -> str:
+    """What units begin with: arithmetic of a dtype, and views of matrices."""
     double = dtypes.real_dtype(dtype) == dtypes.float64
     head = [
         f"typedef {'double' if double else 'float'} Real;",
@@ -33,9 +39,8 @@ def text(dtype: DType) -> str:
         f"enum {{ THREADS = {THREADS}, N = {PANEL}, ORDERED = {ORDERED} }};",
         f"enum {{ WHOLE = {WHOLE}, LOWER = {LOWER}, UPPER = {UPPER} }};",
     ]
-    scalars = _COMPLEX if dtypes.is_complex(dtype) else _REAL
-    parts = ["\n".join(head), scalars, _COMMON, _SOLVING, _FACTORS, REFLECTIONS]
-    return "".join(parts)
+    kind = _COMPLEX if dtypes.is_complex(dtype) else _REAL
+    return "".join(["\n".join(head), kind, _COMMON])
 
 
 _REAL = """
@@ -97,7 +102,9 @@ struct View { Long offset, stack, row, column; };
 __device__ __forceinline__ Long place(const View& v, Long item, int i, int j) {
   return v.offset + item * v.stack + i * v.row + j * v.column;
 }
+"""
 
+_PARTS = """
 struct Copying {
   const T* x;
   T* out;

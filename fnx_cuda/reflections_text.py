@@ -1,12 +1,12 @@
 """The CUDA C of orthogonal factors: panels of reflections, and how they are applied.
 
-The product of the reflections of a panel is I - V T Vᴴ with an upper triangular T (the
-compact form of Schreiber and Van Loan, 1989); V has ones on its diagonal, zeros above
-it, and below it what lies in memory. It goes on from the scalars and views of
-`matrices_text.py`; next on the walk: `matrices.py`.
+`COLUMN` makes one reflection. The product of those of a panel is I - V T Vᴴ with an
+upper triangular T (the compact form of Schreiber and Van Loan, 1989); V has ones on its
+diagonal, zeros above it, and below it what lies in memory. It goes on from the scalars
+and views of `matrices_text.py`; next on the walk: `matrices.py`.
 """
 
-REFLECTIONS = """
+COLUMN = """
 // The sum of a number over the threads, or the largest of them.
 __device__ __forceinline__ Real over_threads(Real value, Real* memory, bool adds) {
   const int t = threadIdx.x;
@@ -23,6 +23,44 @@ __device__ __forceinline__ Real over_threads(Real value, Real* memory, bool adds
   return memory[0];
 }
 
+// The reflection that brings a column below a row to zeros, and the element there to a
+// real number: the vector in place of the zeros, and its factor. Whether there is one.
+__device__ bool reflect(T* a, const View& view, Long item, int m, int row, int column,
+                        T& tau, Real* memory) {
+  const int t = threadIdx.x;
+  // The length of what is below, scaled so that no square is lost.
+  Real largest = 0;
+  for (int i = row + 1 + t; i < m; i += THREADS) {
+    const Real found = size(a[place(view, item, i, column)]);
+    if (found > largest || found != found) largest = found;
+  }
+  largest = over_threads(largest, memory, false);
+  const T alpha = a[place(view, item, row, column)];
+  const bool none = largest == 0 && imaginary(alpha) == 0;
+  const Real own = size(alpha), scale = own > largest ? own : largest;
+  Real total = 0;
+  for (int i = row + 1 + t; i < m && !none; i += THREADS) {
+    const T x = a[place(view, item, i, column)];
+    const Real re = real(x) / scale, im = imaginary(x) / scale;
+    total += re * re + im * im;
+  }
+  total = over_threads(total, memory, true);
+  const Real re = real(alpha) / scale, im = imaginary(alpha) / scale;
+  const Real length = scale * SQRT(re * re + im * im + total);
+  const Real beta = real(alpha) < 0 ? length : -length;
+  tau = none ? number(0) : (number(beta) - alpha) / number(beta);
+  const T divisor = alpha - number(beta);
+  for (int i = row + 1 + t; i < m && !none; i += THREADS) {
+    T* x = a + place(view, item, i, column);
+    *x = *x / divisor;
+  }
+  if (t == 0 && !none) a[place(view, item, row, column)] = number(beta);
+  __syncthreads();
+  return !none;
+}
+"""
+
+REFLECTIONS = """
 struct Reflecting {
   T* a;
   T* taus;
@@ -39,38 +77,10 @@ qr_panel(const __grid_constant__ Reflecting p) {
   const int t = threadIdx.x, group = t / N, lane = t % N;
   const Long item = blockIdx.x;
   for (int l = 0; l < p.width && l < p.m; ++l) {
-    // The length of what is below the diagonal, scaled so that no square is lost.
-    Real largest = 0;
-    for (int i = l + 1 + t; i < p.m; i += THREADS) {
-      const Real found = size(p.a[place(p.view, item, i, l)]);
-      if (found > largest || found != found) largest = found;
-    }
-    largest = over_threads(largest, memory, false);
-    const T alpha = p.a[place(p.view, item, l, l)];
-    const bool none = largest == 0 && imaginary(alpha) == 0;
-    const Real own = size(alpha), scale = own > largest ? own : largest;
-    Real total = 0;
-    for (int i = l + 1 + t; i < p.m && !none; i += THREADS) {
-      const T x = p.a[place(p.view, item, i, l)];
-      const Real re = real(x) / scale, im = imaginary(x) / scale;
-      total += re * re + im * im;
-    }
-    total = over_threads(total, memory, true);
-    const Real re = real(alpha) / scale, im = imaginary(alpha) / scale;
-    const Real length = scale * SQRT(re * re + im * im + total);
-    const Real beta = real(alpha) < 0 ? length : -length;
-    const T tau = none ? number(0) : (number(beta) - alpha) / number(beta);
-    const T divisor = alpha - number(beta);
-    for (int i = l + 1 + t; i < p.m && !none; i += THREADS) {
-      T* x = p.a + place(p.view, item, i, l);
-      *x = *x / divisor;
-    }
-    if (t == 0) {
-      p.taus[item * p.tau + p.first + l] = tau;
-      if (!none) p.a[place(p.view, item, l, l)] = number(beta);
-    }
-    __syncthreads();
-    if (none) continue;
+    T tau;
+    const bool some = reflect(p.a, p.view, item, p.m, l, l, tau, memory);
+    if (t == 0) p.taus[item * p.tau + p.first + l] = tau;
+    if (!some) continue;
     // The other columns of the panel, one a lane.
     const int j = l + 1 + lane;
     T sum = number(0);
