@@ -33,6 +33,7 @@ class Library:
         self.name = name
         self.forbidden = False
         self._lock = threading.Lock()
+        self._made = threading.local()
         self._found: Any = None
         self._looked = False
         self._stands_in = False
@@ -64,6 +65,29 @@ class Library:
     def key(self) -> int:
         """Which one it is: handles of one are of no use to another."""
         return id(self._found)
+
+    def has(self, name: str) -> bool:
+        """Whether the library that there is now has a function; an old one may not."""
+        return hasattr(self._found, name)
+
+    def version(self) -> int:
+        """A number of its version: 12103 for 12.1.3."""
+        found = ctypes.c_int()
+        version = 0
+        for number in range(3):  # libraryPropertyType: major, minor and patch level
+            self.call(f"{self.name}GetProperty", number, ctypes.byref(found))
+            version = 100 * version + found.value
+        return version
+
+    def made(self, create: str, device: int) -> Any:
+        """What a function creates for this thread on the current device, once."""
+        everything: dict[Any, Any] = self._made.__dict__.setdefault("made", {})
+        key = self.key, create, device
+        if key not in everything:
+            found = ctypes.c_void_p()
+            self.call(create, ctypes.byref(found))
+            everything[key] = found
+        return everything[key]
 
     def function(self, name: str) -> Any:
         """A function of the library that there is now."""

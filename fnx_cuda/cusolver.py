@@ -8,7 +8,6 @@ addresses and a stream. Used by `served.py`; next on the walk: `served.py`.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,9 +22,7 @@ LIBRARY = Library("cusolver")
 LOWER, UPPER = 0, 1
 """cublasFillMode_t."""
 
-_handles = threading.local()
-
-_LETTERS = {
+LETTERS = {
     dtypes.float32: "S",
     dtypes.float64: "D",
     dtypes.complex64: "C",
@@ -54,12 +51,17 @@ class Factoring:
     vectors: str = "N"
     reflections: int = 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The functions that it needs."""
+        return (self.function(),)
+
     def function(self) -> str:
         """The library's name of the routine."""
         name = self.routine
         if dtypes.is_complex(self.dtype):
             name = _COMPLEX.get(name, name)
-        return f"cusolverDn{_LETTERS[self.dtype]}{name}"
+        return f"cusolverDn{LETTERS[self.dtype]}{name}"
 
 
 class Solver:
@@ -70,25 +72,25 @@ class Solver:
         self.device = device
         size = ctypes.c_int()
         query, pointer = f"{made.function()}_bufferSize", ctypes.byref(size)
-        handle = _handle(device.number)
+        solver = handle(device.number)
         nothing = [address(0) for _ in range(2)]
         m, n = made.m, made.n
         match made.routine:
             case "potrf":
-                LIBRARY.call(query, handle, made.triangle, n, nothing[0], n, pointer)
+                LIBRARY.call(query, solver, made.triangle, n, nothing[0], n, pointer)
             case "syevd":
                 mode = int(made.vectors != "N")
                 LIBRARY.call(
-                    query, handle, mode, made.triangle, n, nothing[0], n, nothing[1],
+                    query, solver, mode, made.triangle, n, nothing[0], n, nothing[1],
                     pointer,
                 )  # fmt: skip
             case "gesvd":  # it has no more columns than rows
-                LIBRARY.call(query, handle, m, n, pointer)
+                LIBRARY.call(query, solver, m, n, pointer)
             case "getrf" | "geqrf":
-                LIBRARY.call(query, handle, m, n, nothing[0], m, pointer)
+                LIBRARY.call(query, solver, m, n, nothing[0], m, pointer)
             case "orgqr":
                 sizes = m, n, made.reflections
-                LIBRARY.call(query, handle, *sizes, nothing[0], m, nothing[1], pointer)
+                LIBRARY.call(query, solver, *sizes, nothing[0], m, nothing[1], pointer)
         self.size = size.value
         nbytes = max(self.size * made.dtype.itemsize, 1)
         self.memory = device.memory.allocate(nbytes, "the memory of a decomposition")
@@ -97,54 +99,48 @@ class Solver:
 
     def __call__(self, addresses: Sequence[int], stream: int) -> None:
         """Starts the calls; the last address is that of a status for each matrix."""
-        handle = _handle(self.device.number)
-        LIBRARY.call("cusolverDnSetStream", handle, address(stream))
+        solver = handle(self.device.number)
+        LIBRARY.call("cusolverDnSetStream", solver, address(stream))
         for item in range(self.made.count):
             pairs = zip(addresses, self.made.steps, strict=True)
-            self._one(handle, [address(at + item * step) for at, step in pairs])
+            self._one(solver, [address(at + item * step) for at, step in pairs])
 
-    def _one(self, handle: Any, places: list[Any]) -> None:
+    def _one(self, solver: Any, places: list[Any]) -> None:
         made, name = self.made, self.made.function()
         m, n, triangle = made.m, made.n, made.triangle
         work = address(self.memory.pointer), self.size
         match made.routine:
             case "potrf":
                 a, info = places
-                LIBRARY.call(name, handle, triangle, n, a, n, *work, info)
+                LIBRARY.call(name, solver, triangle, n, a, n, *work, info)
             case "syevd":
                 a, values, info = places
                 mode = int(made.vectors != "N")
                 matrix = triangle, n, a, n, values
-                LIBRARY.call(name, handle, mode, *matrix, *work, info)
+                LIBRARY.call(name, solver, mode, *matrix, *work, info)
             case "gesvd":
                 a, values, *vectors, info = places
                 u, vt = vectors or [address(0), address(0)]
                 job = ctypes.c_byte(ord(made.vectors))
                 LIBRARY.call(
-                    name, handle, job, job, m, n, a, m, values, u, m, vt, n,
+                    name, solver, job, job, m, n, a, m, values, u, m, vt, n,
                     *work, address(self.more.pointer), info,
                 )  # fmt: skip
             case "geqrf":
                 a, taus, info = places
-                LIBRARY.call(name, handle, m, n, a, m, taus, *work, info)
+                LIBRARY.call(name, solver, m, n, a, m, taus, *work, info)
             case "orgqr":
                 a, taus, info = places
                 sizes = m, n, made.reflections
-                LIBRARY.call(name, handle, *sizes, a, m, taus, *work, info)
+                LIBRARY.call(name, solver, *sizes, a, m, taus, *work, info)
             case "getrf":
                 a, pivots, info = places
-                LIBRARY.call(name, handle, m, n, a, m, work[0], pivots, info)
+                LIBRARY.call(name, solver, m, n, a, m, work[0], pivots, info)
 
 
 Start = Callable[[Sequence[int], int], None]
 
 
-def _handle(device: int) -> Any:
+def handle(device: int) -> Any:
     """This thread's handle for a device, which is the current one."""
-    handles: dict[Any, Any] = _handles.__dict__.setdefault("made", {})
-    key = LIBRARY.key, device
-    if key not in handles:
-        made = ctypes.c_void_p()
-        LIBRARY.call("cusolverDnCreate", ctypes.byref(made))
-        handles[key] = made
-    return handles[key]
+    return LIBRARY.made("cusolverDnCreate", device)

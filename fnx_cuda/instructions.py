@@ -18,6 +18,8 @@ from fnx.runtime.plan import (
 )
 from fnx_cuda.cufft import Transform
 from fnx_cuda.cusolver import Factoring
+from fnx_cuda.eigen import General
+from fnx_cuda.stacks import Stack
 
 
 @record
@@ -118,7 +120,7 @@ class Convolve:
 class Call:
     """What a library does, on the arrays at places."""
 
-    made: Transform | Factoring
+    made: Transform | Factoring | General | Stack
     places: tuple[Place, ...]
 
 

@@ -114,6 +114,19 @@ class Algebra:
         blocks = min(-(-size // THREADS), MOST_BLOCKS)
         self._launch("scale", blocks, (x.place,), numbers)
 
+    def addresses(self, start: Place, nbytes: int, out: Place) -> None:
+        """The addresses of arrays that lie so many bytes apart, as an array."""
+        numbers = struct.pack("<q2i", nbytes, self.count, 0)
+        blocks = -(-self.count // THREADS)
+        self._launch("list_addresses", blocks, (start, out), numbers)
+
+    def pair(self, vectors: Place, values: Place, out: Place, n: int) -> None:
+        """Complex vectors of columns of which pairs are real and imaginary parts."""
+        size = self.count * n * n
+        numbers = struct.pack("<q2i", size, n, 0)
+        blocks = min(-(-size // THREADS), MOST_BLOCKS)
+        self._launch("pair_vectors", blocks, (vectors, values, out), numbers)
+
     def spoil(self, out: Matrix, failed: Place, kind: int = WHOLE) -> None:
         """NaN for matrices that have failed."""
         self._elements("spoil", (out.place, failed), None, out, kind)

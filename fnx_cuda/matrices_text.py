@@ -26,7 +26,7 @@ WHOLE, LOWER, UPPER, IDENTITY = range(4)
 
 def text(dtype: DType) -> str:
     """The translation unit for a dtype."""
-    parts = scalars(dtype), _PARTS, _SOLVING, _FACTORS, COLUMN, REFLECTIONS
+    parts = scalars(dtype), _PARTS, _LIBRARIES, _SOLVING, _FACTORS, COLUMN, REFLECTIONS
     return "".join(parts)
 
 
@@ -158,6 +158,41 @@ spoil(const __grid_constant__ Spoiling p) {
     T nan = number(0);
     nan = nan / nan;
     p.out[place(p.to, item, i, j)] = nan;
+  }
+}
+"""
+
+_LIBRARIES = """
+struct Listing { char* start; char** out; Long step; int count, unused; };
+
+// The addresses of arrays that lie some bytes apart.
+extern "C" __global__ void __launch_bounds__(THREADS)
+list_addresses(const __grid_constant__ Listing p) {
+  const Long i = (Long)blockIdx.x * THREADS + threadIdx.x;
+  if (i < p.count) p.out[i] = p.start + i * p.step;
+}
+
+struct Pairing {
+  const T* vectors;
+  const Real* values;
+  Real* out;
+  Long count;
+  int n, unused;
+};
+
+// Complex vectors of a real matrix: where values have an imaginary part, two columns
+// are the parts of the first of two vectors, and the second one is conjugated.
+extern "C" __global__ void __launch_bounds__(THREADS)
+pair_vectors(const __grid_constant__ Pairing p) {
+  const Long stride = (Long)gridDim.x * THREADS;
+  for (Long g = (Long)blockIdx.x * THREADS + threadIdx.x; g < p.count; g += stride) {
+    const int j = (int)(g % p.n), i = (int)(g / p.n % p.n);
+    const Long column = g / p.n / p.n * p.n + j;
+    const Real turning = p.values[2 * column + 1];
+    const Long first = turning < 0 ? column - 1 : column;
+    p.out[2 * g] = real(p.vectors[first * p.n + i]);
+    Real part = turning == 0 ? 0 : real(p.vectors[(first + 1) * p.n + i]);
+    p.out[2 * g + 1] = turning < 0 ? -part : part;
   }
 }
 """

@@ -33,8 +33,8 @@ def pivoted_qr(algebra: Algebra, a: Matrix, taus: Place, order: Place) -> None:
     vector = algebra.room(1, m).place
     tiles = -(-n // PANEL)
     numbers = a.numbers + struct.pack("<4i", m, n, tiles, 0)
-    ends = a.place, lengths, order
-    _launch(algebra, "measure_columns", tiles * algebra.count, ends, numbers)
+    blocks = tiles * algebra.count
+    _launch(algebra, "measure_columns", blocks, (a.place, lengths, order), numbers)
     for k in range(count):
         numbers = a.numbers + struct.pack("<q4i", count, m, n, k, 0)
         ends = a.place, taus, vector, lengths, order

@@ -2,9 +2,10 @@
 
 Matrices of a library are column-major: a row-major one is its transposed there, which
 is as good where the other triangle is read or the factors change places, and is copied
-elsewhere. Few large matrices go to the library; many small ones are a launch or two of
-`decompositions.py`. Receives a `HostStep`, gives stages; `None` for what no library
-takes. Used by `lower.py`; next on the walk: `cufft.py`, then `serving.py`.
+elsewhere. Few large matrices go to the library one by one, and many small ones at once,
+if that is quicker than the launches of `decompositions.py`. Receives a `HostStep`,
+gives stages; `None` for what no library takes. Used by `lower.py`; next on the walk:
+`cufft.py`, `served_stacks.py`.
 """
 
 from __future__ import annotations
@@ -13,39 +14,38 @@ from collections.abc import Callable
 from math import prod
 
 from fnx import dtypes
-from fnx.records import record
 from fnx.runtime.plan import HostStep, Place
-from fnx_cuda import cufft, cusolver
+from fnx_cuda import cufft, cusolver, served_stacks
 from fnx_cuda.cufft import Transform
-from fnx_cuda.cusolver import LOWER, UPPER, Factoring
+from fnx_cuda.cusolver import LOWER, UPPER
+from fnx_cuda.eigen import General
 from fnx_cuda.instructions import Call, Launch, Served
 from fnx_cuda.matrices import Algebra, Matrix, dense
 from fnx_cuda.matrices_text import LOWER as LOWER_PART
 from fnx_cuda.matrices_text import UPPER as UPPER_PART
+from fnx_cuda.served_matrices import Matrices, ServedBy, Stages
+from fnx_cuda.served_stacks import STACKS
+from fnx_cuda.stacks import Stack
 from fnx_cuda.work import Work
 
-LARGE = 256
-"""The rows of a matrix that our kernels leave to a library, where there is one."""
-
-MOST_CALLS = 16
-"""Matrices of a stack at most, since each is a call."""
-
 _MOST = 1 << 30  # elements of a row, and rows of a matrix, that are counted
-
-Stages = tuple[Launch | Call, ...]
 
 
 def stages(step: HostStep, work: Work) -> Stages | None:
     """What a library does of a step; `None` if none takes it."""
-    routine = _ROUTINES.get(step.routine or "")
+    made = [table.get(step.routine or "") for table in (STACKS, _ROUTINES)]
     types = *step.input_types, *step.output_types
     if (
-        routine is None
+        not any(made)
         or any(type_.size == 0 for type_ in types)
         or any(not isinstance(item, Place) for item in step.inputs)
     ):
         return None
-    return routine(step, work)
+    for routine in made:
+        found = None if routine is None else routine(step, work)
+        if found is not None:
+            return found
+    return None
 
 
 def _fft(step: HostStep, work: Work) -> Stages | None:
@@ -80,94 +80,16 @@ def _flat(place: Place, size: int) -> Matrix:
 # ---------------------------------------------------------------- decompositions
 
 
-@record
-class _Matrices:
-    """A step on a few matrices: their sizes, and stages so far."""
-
-    step: HostStep
-    work: Work
-    found: list[Launch | Call]
-
-    @property
-    def x(self) -> Matrix:
-        """The input."""
-        (place,) = self.step.inputs
-        assert isinstance(place, Place)
-        return dense(place, *self.step.input_types[0].shape[-2:])
-
-    @property
-    def count(self) -> int:
-        """How many matrices there are."""
-        return prod(self.step.input_types[0].shape[:-2])
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes of an element."""
-        return self.step.input_types[0].dtype.itemsize
-
-    def algebra(self, number: int | None = None) -> Algebra:
-        """Launches on matrices of the input's dtype, or of an output's."""
-        types = self.step.output_types
-        dtype = (self.step.input_types[0] if number is None else types[number]).dtype
-        return Algebra(dtype, self.count, self.work)
-
-    def out(self, number: int) -> Matrix:
-        """An output; a vector is a row."""
-        rows, columns = (1, *self.step.output_types[number].shape)[-2:]
-        if self.step.output_types[number].ndim < self.step.input_types[0].ndim:
-            rows = 1
-        return dense(self.step.outputs[number], rows, columns)
-
-    def room(self, rows: int, columns: int) -> Matrix:
-        """Work memory."""
-        return self.algebra().room(rows, columns)
-
-    def integers(self, count: int) -> Place:
-        """Work memory for numbers of 32 bits."""
-        return self.work.place(4 * count * self.count)
-
-    def launch(self, make: Callable[[Algebra], None]) -> None:
-        """Launches next, on matrices of the input's dtype."""
-        algebra = self.algebra()
-        make(algebra)
-        self.found.extend(algebra.launches)
-
-    def call(
-        self,
-        routine: str,
-        arrays: tuple[tuple[Place, int], ...],
-        sizes: tuple[int, int],
-        triangle: int = LOWER,
-        vectors: str = "N",
-        reflections: int = 0,
-    ) -> None:
-        """A call next: places with the bytes of a matrix, and rows and columns."""
-        steps = tuple([nbytes for _, nbytes in arrays])
-        dtype = self.step.input_types[0].dtype
-        (m, n), count = sizes, self.count
-        made = Factoring(
-            routine, dtype, m, n, count, steps, triangle, vectors, reflections
-        )
-        self.found.append(Call(made, tuple([place for place, _ in arrays])))
-
-    def spoil(self, failed: Place) -> None:
-        """NaN in all results of the matrices that have failed."""
-        for number in range(len(self.step.outputs)):
-            algebra = self.algebra(number)
-            algebra.spoil(self.out(number), failed)
-            self.found.extend(algebra.launches)
-
-
-def _few(large: bool) -> Callable[[Callable[[_Matrices], None]], _Served]:
+def _few(large: bool) -> Callable[[Callable[[Matrices], None]], ServedBy]:
     """A routine for a few matrices; only for large ones, where we have kernels."""
 
-    def given(make: Callable[[_Matrices], None]) -> _Served:
+    def given(make: Callable[[Matrices], None]) -> ServedBy:
         def served(step: HostStep, work: Work) -> Stages | None:
-            made = _Matrices(step, work, [])
+            made = Matrices(step, work, [])
             sizes = step.input_types[0].shape[-2:]
             if (
-                made.count > MOST_CALLS
-                or (large and min(sizes) < LARGE)
+                made.count > served_stacks.MOST_CALLS
+                or (large and min(sizes) < served_stacks.LARGE)
                 or max(sizes) > _MOST
             ):
                 return None
@@ -179,10 +101,7 @@ def _few(large: bool) -> Callable[[Callable[[_Matrices], None]], _Served]:
     return given
 
 
-_Served = Callable[[HostStep, Work], Stages | None]
-
-
-def _cholesky(made: _Matrices) -> None:
+def _cholesky(made: Matrices) -> None:
     """The upper factor of the transposed matrix is the transposed lower one."""
     out, n, failed = made.out(0), made.x.rows, made.integers(1)
     made.launch(lambda algebra: algebra.copy(made.x, out))
@@ -192,7 +111,7 @@ def _cholesky(made: _Matrices) -> None:
     made.launch(lambda algebra: algebra.spoil(out, failed, LOWER_PART))
 
 
-def _eigh(made: _Matrices) -> None:
+def _eigh(made: Matrices) -> None:
     """The transposed matrix is the conjugated one, with conjugated vectors."""
     params, n = made.step.params, made.x.rows
     copy, failed = made.room(n, n), made.integers(1)
@@ -213,7 +132,7 @@ def _eigh(made: _Matrices) -> None:
     made.spoil(failed)
 
 
-def _svd(made: _Matrices) -> None:
+def _svd(made: Matrices) -> None:
     """The library has no more columns than rows: a wide matrix is transposed for it.
 
     The factors of xᵀ are those of x, transposed, in the other order.
@@ -249,7 +168,7 @@ def _svd(made: _Matrices) -> None:
     made.spoil(failed)
 
 
-def _lu(made: _Matrices) -> None:
+def _lu(made: Matrices) -> None:
     """By way of a transposed copy."""
     x, out = made.x, made.out(0)
     m, n = x.rows, x.columns
@@ -268,14 +187,14 @@ def _lu(made: _Matrices) -> None:
     made.launch(lambda algebra: algebra.order(ends[1], min(m, n), ends[2], m))
 
 
-def _geqrf(made: _Matrices) -> None:
+def _geqrf(made: Matrices) -> None:
     """By way of a transposed copy."""
     taus = made.step.outputs[1]
     packed = _reflected(made, taus)
     made.launch(lambda algebra: algebra.copy(packed.T, made.out(0)))
 
 
-def _qr(made: _Matrices) -> None:
+def _qr(made: Matrices) -> None:
     """Reflections in a transposed copy, and their product in another one."""
     x, q, r = made.x, made.out(0), made.out(1)
     m, n, width = x.rows, x.columns, q.columns
@@ -299,7 +218,7 @@ def _qr(made: _Matrices) -> None:
     made.launch(lambda algebra: algebra.copy(product.T, q))
 
 
-def _reflected(made: _Matrices, taus: Place) -> Matrix:
+def _reflected(made: Matrices, taus: Place) -> Matrix:
     """The reflections of a transposed copy of the input, where that is."""
     x = made.x
     packed = made.room(x.columns, x.rows)
@@ -313,6 +232,41 @@ def _reflected(made: _Matrices, taus: Place) -> Matrix:
     return packed
 
 
+def _eig(made: Matrices) -> None:
+    """Of a transposed copy, which is the matrix itself for the library."""
+    n, dtype = made.x.rows, made.step.input_types[0].dtype
+    wanted = made.step.params["right"]
+    copy, failed = made.room(n, n), made.integers(1)
+    made.launch(lambda algebra: algebra.copy(made.x, copy.T))
+    vectors, values = made.room(n, n), made.out(0).place
+    size = n * n * made.itemsize
+    some = [(vectors.place, size)] if wanted else []
+    row = n * made.step.output_types[0].dtype.itemsize
+    arrays = [(copy.place, size), (values, row), *some, (failed, 4)]
+    steps = tuple([nbytes for _, nbytes in arrays])
+    call = General(dtype, n, made.count, steps, wanted)
+    made.found.append(Call(call, tuple([place for place, _ in arrays])))
+
+    def finish(algebra: Algebra) -> None:
+        out = made.out(1)
+        if dtypes.is_complex(dtype):
+            algebra.copy(vectors.T, out)
+        else:
+            algebra.pair(vectors.place, values, out.place, n)
+
+    if wanted:
+        made.launch(finish)
+    made.spoil(failed)
+
+
+_eig_stages = _few(large=False)(_eig)
+
+
+def _eig_to_the_right(step: HostStep, work: Work) -> Stages | None:
+    """The library has no left vectors."""
+    return None if step.params["left"] else _eig_stages(step, work)
+
+
 _qr_stages = _few(large=True)(_qr)
 
 
@@ -321,8 +275,9 @@ def _qr_without_pivoting(step: HostStep, work: Work) -> Stages | None:
     return None if step.params["pivoting"] else _qr_stages(step, work)
 
 
-_ROUTINES: dict[str, _Served] = {
+_ROUTINES: dict[str, ServedBy] = {
     "cholesky": _few(large=True)(_cholesky),
+    "eig": _eig_to_the_right,
     "eigh": _few(large=False)(_eigh),
     "fft": _fft,
     "geqrf": _few(large=True)(_geqrf),
@@ -336,23 +291,36 @@ _ROUTINES: dict[str, _Served] = {
 
 
 def is_served(item: Served) -> bool:
-    """Whether the libraries are there that a routine calls."""
-    return all(
-        (cufft.LIBRARY if _is_transform(stage) else cusolver.LIBRARY).serves()
-        for stage in item.stages
-        if isinstance(stage, Call)
-    )
+    """Whether the libraries are there, with the functions that a routine calls."""
+    return all(_is_there(stage) for stage in item.stages if isinstance(stage, Call))
+
+
+def _is_there(call: Call) -> bool:
+    made = call.made
+    match made:
+        case Transform():
+            return cufft.LIBRARY.serves()
+        case Stack():
+            library = made.library
+        case _:
+            library = cusolver.LIBRARY
+    return library.serves() and all(map(library.has, made.names))
 
 
 def served_nodes(item: Served) -> int | None:
-    """How many nodes of a graph a routine is; cuSOLVER cannot be in one."""
+    """How many nodes of a graph a routine is; most of cuSOLVER cannot be in one."""
     if not is_served(item):
         return None if item.own is None else max(len(item.own), 1)
     calls = [stage for stage in item.stages if isinstance(stage, Call)]
-    if not all(map(_is_transform, calls)):
+    if not all(map(_is_captured, calls)):
         return None
-    return max(len(item.stages), 2)  # a transform is several
+    # A call is several.
+    return max(len(item.stages) + len(calls), len(item.own or ()))
 
 
-def _is_transform(stage: Launch | Call) -> bool:
-    return isinstance(stage, Call) and isinstance(stage.made, Transform)
+def _is_captured(call: Call) -> bool:
+    """What has a status on the device only, and needs no memory of its own, can be."""
+    made = call.made
+    if isinstance(made, Stack):
+        return made.routine in ("potrf", "getrf", "getrs", "geqrf")
+    return isinstance(made, Transform)

@@ -18,10 +18,11 @@ import scipy.fft
 import fnx
 import fnx.numpy as fnp
 from fnx.ops import linalg
-from fnx_cuda import cufft, cusolver, served
+from fnx_cuda import cufft, cusolver, served_stacks, stacks
 from tests.cuda.compare import on_cpu, on_device
 from tests.cuda.conftest import emulated
-from tests.cuda.library_fakes import FakeFft, FakeSolver
+from tests.cuda.fft_fake import FakeFft
+from tests.cuda.solver_fakes import FakeSolver
 from tests.cuda.test_linear_algebra import close, definite, matrices
 from tests.cuda_emulator.memory import INITIALISED
 
@@ -32,12 +33,11 @@ named = pytest.mark.parametrize
 def later_on(machine: Any) -> Any:
     """What puts a library's work into the machine's streams."""
 
-    def later(handle: int, run: Any, writes: Any) -> None:
+    def later(handle: int, run: Any) -> None:
         stream = machine.stream(handle)
 
         def run_on_device() -> None:
-            run()
-            for address, size in writes:
+            for address, size in run():
                 machine.memories[stream.device].mark(address, size, INITIALISED)
 
         machine.enqueue(stream, run_on_device, "work of a library")
@@ -70,7 +70,8 @@ def fft(machine: Any, cpu: Any) -> Iterator[FakeFft]:
 
 @pytest.fixture
 def solver(machine: Any, cpu: Any, monkeypatch: Any) -> Iterator[FakeSolver]:
-    monkeypatch.setattr(served, "LARGE", 5)
+    monkeypatch.setattr(served_stacks, "LARGE", 5)
+    monkeypatch.setattr(stacks, "JACOBI", 0)
     made = FakeSolver()
     made.later = later_on(machine)
     cusolver.LIBRARY.use(made)
@@ -261,14 +262,6 @@ def test_qr(solver, rng, shape: Any, dtype: str) -> None:
         unit = np.broadcast_to(np.eye(q.shape[-1]), (2, *q.shape[-1:] * 2))
         close((q.conj().swapaxes(-1, -2) @ q).astype(dtype), unit, 30)
     assert len(solver.ran) == 10
-
-
-def test_many_or_small_matrices_are_not_the_librarys(solver, rng) -> None:
-    x = definite(rng, (served.MOST_CALLS + 1, 6, 6), "float64")
-    on_device(linalg.cholesky, x)
-    on_device(lambda x: linalg.eigh(x, lower=True, compute_vectors=True), x)
-    on_device(linalg.cholesky, x[:2, :4, :4])
-    assert not solver.ran
 
 
 def test_what_does_not_converge_is_nan(solver, rng) -> None:
