@@ -37,6 +37,7 @@ def findings() -> list[Finding]:
         _line("CUDA of the driver", lambda: _dotted(_cupy.driver_version())),
         _line("NVRTC, loaded", lambda: nvrtc.compiler().name),
         _line("cuBLASLt, loaded", lambda: _library("cublasLt"), _OWN),
+        _line("cuBLAS, loaded", lambda: _library("cublas"), _OWN),
         _line("cuDNN, loaded", lambda: _library("cudnn"), _OWN),
         _line("cuFFT, loaded", lambda: _library("cufft"), _OWN),
         _line("cuSOLVER, loaded", lambda: _library("cusolver"), _PARTLY),

@@ -2,23 +2,28 @@
 
 Each row runs a function on the device, compares some of its results with NumPy in
 float64, and takes its time in milliseconds; once with the libraries that are there, and
-once by kernels of our own or on the host. Next on the walk: `models.py`.
+once without them: by kernels of our own or on the host. Next on the walk: `models.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 import fnx
 import fnx.numpy as fnp
+from fnx import lax
 from fnx.records import record
 from fnx_cuda import cufft, cusolver
 from fnx_cuda.check.report import Row, Setting
 from fnx_cuda.check.timing import beside, per_call
+from fnx_cuda.stacks import BLAS
+
+_LIBRARIES = cufft.LIBRARY, cusolver.LIBRARY, BLAS
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 
@@ -68,51 +73,113 @@ def _there_and_back(x: Any) -> Any:
 
 
 def decompositions(setting: Setting) -> Iterator[Row]:
-    """Milliseconds of decompositions of one large matrix and of many small ones."""
+    """Milliseconds of decompositions of one large matrix."""
+    small = setting.small
+    for size, names in (
+        (40 if small else 2048, ("cholesky", "solve", "qr")),
+        (40 if small else 1024, ("eigvalsh", "svdvals", "pivoted r")),
+        (20 if small else 512, ("eigvals", "hessenberg values", "tridiagonal solve")),
+    ):
+        yield from _matrices("decompositions", names, (size, size), setting)
+
+
+def stacks(setting: Setting) -> Iterator[Row]:
+    """Milliseconds of decompositions of many small matrices at once."""
+    small = setting.small
+    shapes = [(3, 12, 12), (4, 5, 5)] if small else [(1000, 64, 64), (10_000, 16, 16)]
+    names = "cholesky", "lu", "solve", "qr", "eigvalsh"
+    for shape in shapes:
+        some = (*names, "svdvals", "tridiagonal solve") if shape[-1] <= 32 else names
+        yield from _matrices("stacks", some, shape, setting)
+
+
+def _matrices(
+    question: str, names: Sequence[str], shape: tuple[int, ...], setting: Setting
+) -> Iterator[Row]:
+    """Rows for positive definite matrices of a shape."""
     rng = np.random.default_rng(1)
-    large, count, side = (40, 3, 12) if setting.small else (2048, 1000, 64)
-    for shape in ((large, large), (count, side, side)):
-        x = rng.standard_normal(shape).astype("float32")
-        gram = x @ x.swapaxes(-1, -2) / shape[-1] + np.eye(shape[-1], dtype="float32")
-        told = "×".join(map(str, shape))
-        for name, function in (
-            ("cholesky", lambda a: fnp.linalg.cholesky(a)),
-            ("solve", lambda a: fnp.linalg.solve(a, a[..., :8])),
-            ("qr", lambda a: fnp.linalg.qr(a)[1]),
-            ("eigvalsh", lambda a: fnp.linalg.eigvalsh(a)),
-            ("svdvals", lambda a: fnp.linalg.svd(a, compute_uv=False)),
-        ):
-            case = _Case(
-                f"{name}, {told}",
-                function,
-                _WANTED[name],
-                (gram,),
-                _PEERS.get(name, ""),
-            )
-            yield from _rows("decompositions", case, setting)
+    x = rng.standard_normal(shape).astype("float32")
+    gram = x @ x.swapaxes(-1, -2) / shape[-1] + np.eye(shape[-1], dtype="float32")
+    told = "×".join(map(str, shape))
+    for name in names:
+        function, wanted, peer = _DECOMPOSED[name]
+        case = _Case(f"{name}, {told}", function, wanted, (gram,), peer)
+        yield from _rows(question, case, setting)
 
 
-_WANTED: dict[str, Callable[[Any], Any]] = {
-    "cholesky": np.linalg.cholesky,
-    "solve": lambda a: np.linalg.solve(a, a[..., :8]),
-    "qr": lambda a: np.linalg.qr(a)[1],
-    "eigvalsh": np.linalg.eigvalsh,
-    "svdvals": lambda a: np.linalg.svd(a, compute_uv=False),
+def _tridiagonal_solve(a: Any) -> Any:
+    """Of the rows of matrices, which have a dominant diagonal."""
+    below, above = a[..., 0, :] * 0.1, a[..., 1, :] * 0.1
+    middle = fnp.abs(a[..., 2, :]) + 3
+    return lax.linalg.tridiagonal_solve(below, middle, above, a)
+
+
+def _tridiagonal_wanted(a: Any) -> Any:
+    n = a.shape[-1]
+    below, above = a[..., 0, :] * 0.1, a[..., 1, :] * 0.1
+    dense = np.zeros_like(a)
+    dense[..., range(n), range(n)] = np.abs(a[..., 2, :]) + 3
+    dense[..., range(1, n), range(n - 1)] = below[..., 1:]
+    dense[..., range(n - 1), range(1, n)] = above[..., :-1]
+    return np.linalg.solve(dense, a)
+
+
+def _ordered(values: Any, xp: Any) -> Any:
+    return xp.sort(xp.real(values), axis=-1)
+
+
+_DECOMPOSED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
+    "cholesky": (fnp.linalg.cholesky, np.linalg.cholesky, "linalg.cholesky"),
+    "lu": (
+        # A diagonal of u that does not depend on the signs of rows.
+        lambda a: fnp.linalg.det(a)[..., None] ** (1 / a.shape[-1]),
+        lambda a: np.linalg.det(a)[..., None] ** (1 / a.shape[-1]),
+        "",
+    ),
+    "solve": (
+        lambda a: fnp.linalg.solve(a, a[..., :8]),
+        lambda a: np.linalg.solve(a, a[..., :8]),
+        "",
+    ),
+    "qr": (
+        lambda a: fnp.linalg.qr(a)[1],
+        lambda a: np.linalg.qr(a)[1],
+        "linalg.qr",
+    ),
+    "pivoted r": (
+        lambda a: fnp.abs(fnx.scipy.linalg.qr(a, mode="r", pivoting=True)[0]),
+        lambda a: np.abs(scipy.linalg.qr(a, mode="r", pivoting=True)[0]),
+        "",
+    ),
+    "eigvalsh": (fnp.linalg.eigvalsh, np.linalg.eigvalsh, "linalg.eigvalsh"),
+    "eigvals": (
+        lambda a: _ordered(fnp.linalg.eigvals(a), fnp),
+        lambda a: _ordered(np.linalg.eigvals(a), np),
+        "",
+    ),
+    "hessenberg values": (
+        lambda a: fnp.linalg.norm(fnx.scipy.linalg.hessenberg(a), axis=-1),
+        lambda a: np.linalg.norm(scipy.linalg.hessenberg(a), axis=-1),
+        "",
+    ),
+    "svdvals": (
+        lambda a: fnp.linalg.svd(a, compute_uv=False),
+        lambda a: np.linalg.svd(a, compute_uv=False),
+        "linalg.svdvals",
+    ),
+    "tridiagonal solve": (_tridiagonal_solve, _tridiagonal_wanted, ""),
 }
-_PEERS = {
-    "cholesky": "linalg.cholesky",
-    "qr": "linalg.qr",
-    "eigvalsh": "linalg.eigvalsh",
-}
+"""Names, functions of fnx and of NumPy, and the name of the former in other
+libraries."""
 
 
 def _rows(question: str, case: _Case, setting: Setting) -> Iterator[Row]:
     """With the libraries, and without them."""
     wide = [x.astype(np.result_type(x.dtype, np.float64)) for x in case.args]
     wanted = case.wanted(*wide)
-    there = cufft.LIBRARY.serves() or cusolver.LIBRARY.serves()
-    for note in ("libraries", "own") if there else ("own",):
-        with _without() if note == "own" else _with():
+    there = any(library.serves() for library in _LIBRARIES)
+    for note in ("libraries", "without") if there else ("without",):
+        with _without() if note == "without" else nullcontext():
             yield _row(question, case, setting, wanted, note)
 
 
@@ -128,7 +195,7 @@ def _row(question: str, case: _Case, setting: Setting, wanted: Any, note: str) -
     limit = 30 * float(np.finfo(found.dtype).eps * terms)
     seconds = per_call(lambda: run(*args), fnx.block_until_ready, setting.small)
     peers: tuple[tuple[str, float], ...] = ()
-    if case.peer and note != "own":
+    if case.peer and note != "without":
         calls = {name: _peer(name, case) for name in ("torch", "cupy", "jax")}
         peers = tuple([(name, 1e3 * taken) for name, taken in beside(calls)])
     return Row(
@@ -162,20 +229,14 @@ def _peer(library: str, case: _Case) -> Callable[[Any], Callable[[], Any]]:
 
 
 @contextmanager
-def _with() -> Iterator[None]:
-    yield
-
-
-@contextmanager
 def _without() -> Iterator[None]:
     """No library: programs that are loaded inside take what is there without."""
-    both = cufft.LIBRARY, cusolver.LIBRARY
     fnx.clear_caches()
-    for library in both:
+    for library in _LIBRARIES:
         library.forbidden = True
     try:
         yield
     finally:
-        for library in both:
+        for library in _LIBRARIES:
             library.forbidden = False
         fnx.clear_caches()

@@ -18,6 +18,9 @@ Wait = Callable[[Any], Any]
 LONG = 0.2
 """The seconds that one measurement takes about."""
 
+SLOW = 0.5
+"""A call that takes so many seconds is not measured again."""
+
 TIMES = 3
 """Of so many measurements the quickest counts: what disturbs makes them longer."""
 
@@ -25,7 +28,9 @@ TIMES = 3
 def per_call(call: Call, wait: Wait, small: bool = False) -> float:
     """The seconds of a call among many, of which only the last one is waited for."""
     for _ in range(3):  # compiled, tuned, and captured as a graph
-        wait(call())
+        once = _timed(call, wait, 1)
+    if once > SLOW:
+        return once
     count = 1 if small else _count(call, wait)
     return min(_timed(call, wait, count) for _ in range(1 if small else TIMES)) / count
 

@@ -1,6 +1,6 @@
 """Questions about values: programs on the GPU against the CPU, again and again.
 
-Next on the walk: `bandwidth.py`.
+Next on the walk: `graphs.py`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def values(setting: Setting) -> Iterator[Row]:
         except errors.FnxError as error:
             distance, note = float("inf"), str(error).splitlines()[0]
         yield Row(
-            "values", name, distance, "of the largest", "1e-4", distance <= 1e-4, note
+            "values", name, distance, "of the largest", "≤ 1e-4", distance <= 1e-4, note
         )
 
 
@@ -104,7 +104,7 @@ def replays(setting: Setting) -> Iterator[Row]:
     distance = _distance(np.asarray(x), wanted)
     case = f"{count} runs of one program"
     yield Row(
-        "replays", case, distance, "of the largest", "1e-4", bool(distance <= 1e-4)
+        "replays", case, distance, "of the largest", "≤ 1e-4", bool(distance <= 1e-4)
     )
 
 
