@@ -10,6 +10,7 @@ something, and the times nothing. The end of this walk.
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import subprocess
 import sys
@@ -152,7 +153,11 @@ class Worker:
         command += ["--seconds", f"{seconds:.0f}", "--only", *names]
         if emulated:
             command.append("--emulator")
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        # JAX would take most of the memory for itself.
+        environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=environment
+        )
         self.done: list[str] = []
         self.trouble = ""
 

@@ -77,8 +77,8 @@ def decompositions(setting: Setting) -> Iterator[Row]:
     small = setting.small
     for size, names in (
         (40 if small else 2048, ("cholesky", "solve", "qr")),
-        (40 if small else 1024, ("eigvalsh", "svdvals", "pivoted r")),
-        (20 if small else 512, ("eigvals", "hessenberg values", "tridiagonal solve")),
+        (40 if small else 1024, ("eigvalsh", "svdvals", "pivoted qr")),
+        (20 if small else 512, ("eigvals", "hessenberg", "tridiagonal solve")),
     ):
         yield from _matrices("decompositions", names, (size, size), setting)
 
@@ -128,6 +128,17 @@ def _ordered(values: Any, xp: Any) -> Any:
     return xp.sort(xp.real(values), axis=-1)
 
 
+def _diagonal(r: Any, xp: Any) -> Any:
+    """Of columns of one length, either may be the first: the diagonal is the same."""
+    return xp.abs(xp.diagonal(r))
+
+
+def _traces(h: Any, xp: Any) -> Any:
+    """What similar matrices share: their elements may differ by much."""
+    n = h.shape[-1]
+    return xp.stack([xp.trace(h) / n, xp.sum(h * h.T) / n, xp.trace(h @ h @ h) / n])
+
+
 _DECOMPOSED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = {
     "cholesky": (fnp.linalg.cholesky, np.linalg.cholesky, "linalg.cholesky"),
     "lu": (
@@ -146,9 +157,9 @@ _DECOMPOSED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] =
         lambda a: np.linalg.qr(a)[1],
         "linalg.qr",
     ),
-    "pivoted r": (
-        lambda a: fnp.abs(fnx.scipy.linalg.qr(a, mode="r", pivoting=True)[0]),
-        lambda a: np.abs(scipy.linalg.qr(a, mode="r", pivoting=True)[0]),
+    "pivoted qr": (
+        lambda a: _diagonal(fnx.scipy.linalg.qr(a, mode="r", pivoting=True)[0], fnp),
+        lambda a: _diagonal(scipy.linalg.qr(a, mode="r", pivoting=True)[0], np),
         "",
     ),
     "eigvalsh": (fnp.linalg.eigvalsh, np.linalg.eigvalsh, "linalg.eigvalsh"),
@@ -157,9 +168,9 @@ _DECOMPOSED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str]] =
         lambda a: _ordered(np.linalg.eigvals(a), np),
         "",
     ),
-    "hessenberg values": (
-        lambda a: fnp.linalg.norm(fnx.scipy.linalg.hessenberg(a), axis=-1),
-        lambda a: np.linalg.norm(scipy.linalg.hessenberg(a), axis=-1),
+    "hessenberg": (
+        lambda a: _traces(fnx.scipy.linalg.hessenberg(a), fnp),
+        lambda a: _traces(scipy.linalg.hessenberg(a), np),
         "",
     ),
     "svdvals": (
