@@ -17,9 +17,12 @@ from pathlib import Path
 _LOADERS = (13, 12)  # major versions that are asked of the loader, which cannot list
 _OF_THEIR_OWN = {"cudnn": (9,)}  # those of libraries that do not count as CUDA does
 
+_BEHIND = {"cufft": 1, "cusolver": 1}
+"""Libraries whose own major version is that of CUDA less this."""
+
 
 def load(name: str, newest: int | None = None) -> ctypes.CDLL | None:
-    """A library whose major version is that of CUDA, the newest one that fits.
+    """A library of a major version of CUDA, the newest one that fits.
 
     What a newer CUDA made, an older driver does not load: with `newest`, libraries of
     later major versions are passed over.
@@ -28,7 +31,7 @@ def load(name: str, newest: int | None = None) -> ctypes.CDLL | None:
     True
     """
     for path in _candidates(name):
-        version = _major(path)
+        version = _major(name, path)
         if newest is None or version is None or version <= newest:
             with suppress(OSError):
                 return _opened(path)
@@ -38,8 +41,8 @@ def load(name: str, newest: int | None = None) -> ctypes.CDLL | None:
 def _candidates(name: str) -> Iterator[str]:
     yield from _in_wheels(name)
     yield from _of_pathfinder(name)
-    majors = _OF_THEIR_OWN.get(name, _LOADERS)
-    yield from (f"lib{name}.so.{major}" for major in majors)
+    majors, behind = _OF_THEIR_OWN.get(name, _LOADERS), _BEHIND.get(name, 0)
+    yield from (f"lib{name}.so.{major - behind}" for major in majors)
 
 
 def _in_wheels(name: str) -> list[str]:
@@ -48,7 +51,9 @@ def _in_wheels(name: str) -> list[str]:
     The wheels of CUDA 13 share one folder, and each of CUDA 12 has its own.
     """
     paths = [p for root in _wheels() for p in Path(root).glob(f"*/lib/lib{name}.so.*")]
-    return sorted(map(str, paths), key=lambda path: _major(path) or 0, reverse=True)
+    return sorted(
+        map(str, paths), key=lambda path: _major(name, path) or 0, reverse=True
+    )
 
 
 def _of_pathfinder(name: str) -> Iterator[str]:
@@ -84,10 +89,10 @@ def _wheels() -> Sequence[str]:
     return [] if found is None else found.submodule_search_locations or []
 
 
-def _major(path: str) -> int | None:
-    """The major version in the name of a file, if it has one."""
+def _major(name: str, path: str) -> int | None:
+    """The major version of CUDA that the name of a library's file tells, if any."""
     version = re.search(r"\.so\.(\d+)", path)
-    return int(version[1]) if version else None
+    return int(version[1]) + _BEHIND.get(name, 0) if version else None
 
 
 def _opened(path: str) -> ctypes.CDLL:

@@ -149,6 +149,32 @@ def test_the_newest_that_the_driver_can_load_is_taken(tmp_path, monkeypatch):
     assert libraries.load("nvrtc", 9) is None
 
 
+def test_libraries_whose_numbers_are_behind_those_of_cuda(tmp_path, monkeypatch):
+    """cuSOLVER 12 is that of CUDA 13, which a driver of CUDA 12 does not load."""
+    wheels = (("cusolver", 11), ("cu13", 12))
+    for wheel, major in wheels:
+        file = tmp_path / wheel / "lib" / f"libcusolver.so.{major}"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    asked = []
+
+    def opened(path):
+        asked.append(path)
+        if "/" in path:
+            return path
+        raise OSError
+
+    monkeypatch.setattr(libraries, "_wheels", lambda: [str(tmp_path)])
+    monkeypatch.setattr(libraries, "_of_pathfinder", lambda name: iter(()))
+    monkeypatch.setattr(libraries, "_opened", opened)
+    assert libraries.load("cusolver", 12).endswith("so.11")
+    assert libraries.load("cusolver", 13).endswith("so.12")
+    monkeypatch.setattr(libraries, "_wheels", lambda: [])
+    asked.clear()
+    assert libraries.load("cusolver", 12) is None
+    assert asked == ["libcusolver.so.11"]
+
+
 def test_what_cannot_be_opened_is_passed_over(tmp_path, monkeypatch):
     file = tmp_path / "cu13" / "lib" / "libfnx_nothing.so.13"
     file.parent.mkdir(parents=True)

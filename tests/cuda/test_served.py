@@ -330,6 +330,10 @@ def test_a_decomposition_that_fails(solver, rng, name: str) -> None:
 @named("library, names", [
     (cufft.LIBRARY, ["cufftCreate", "cufftMakePlanMany64", "cufftExecZ2D"]),
     (cusolver.LIBRARY, ["cusolverDnCreate", "cusolverDnZheevd", "cusolverDnSgesvd"]),
+    (cusolver.LIBRARY, ["cusolverDnCheevjBatched", "cusolverDnSgesvdjBatched"]),
+    (cusolver.LIBRARY, ["cusolverDnZpotrfBatched", "cusolverGetProperty"]),
+    (stacks.BLAS, ["cublasSgetrfBatched", "cublasZgetrsBatched", "cublasGetProperty"]),
+    (stacks.BLAS, ["cublasCreate_v2", "cublasSetStream_v2", "cublasCgeqrfBatched"]),
 ])  # fmt: skip
 def test_the_libraries_have_these_names(library: Any, names: list[str]) -> None:
     """Where one is installed; no device is needed."""
