@@ -51,6 +51,7 @@ class FakeFft(Fake):
         own = {
             "Destroy": self.destroy,
             "SetAutoAllocation": self.set_automatic,
+            "MakePlanMany64": self.make,
             "SetWorkArea": self.set_area,
         }
         return own.get(routine) or super().find(routine)
@@ -72,27 +73,21 @@ class FakeFft(Fake):
         super().set_stream(plan, stream)
         self.plans[plan].stream = stream
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "cufftMakePlanMany64" and name not in self.missing:
-            # Its arrays are no numbers.
-            return lambda *arguments: self.fails.get(name, 0) or self.make(*arguments)
-        return super().__getattr__(name)
-
     def make(
         self,
-        plan: Any,
+        plan: int,
         rank: int,
         lengths: Any,
         in_embed: Any,
-        in_stride: Any,
-        in_distance: Any,
+        in_stride: int,
+        in_distance: int,
         out_embed: Any,
-        out_stride: Any,
-        out_distance: Any,
+        out_stride: int,
+        out_distance: int,
         type_: int,
-        batch: Any,
+        batch: int,
         size: Any,
-    ) -> int:
+    ) -> None:
         assert (in_embed is None) == (out_embed is None)
         kind = FFT_TYPES[type_][0]
         shapes = [list(lengths), list(lengths)]
@@ -105,18 +100,17 @@ class FakeFft(Fake):
         if in_embed is not None:
             # Of one axis, only strides count.
             assert rank == 1
-            strides = [in_stride.value, out_stride.value]
-            distances = [in_distance.value, out_distance.value]
-        self.plans[plan.value].layout = {
+            strides = [in_stride, out_stride]
+            distances = [in_distance, out_distance]
+        self.plans[plan].layout = {
             "type": type_,
             "lengths": tuple(lengths),
             "shapes": shapes,
             "strides": strides,
             "distances": distances,
-            "batch": batch.value,
+            "batch": batch,
         }
         size._obj.value = 64
-        return 0
 
     def run(self, kind: str, plan: int, source: int, out: int, way: int = 0) -> None:
         found = self.plans[plan]

@@ -22,10 +22,8 @@ Later = Callable[[int, Run], None]
 
 
 def number(argument: Any) -> Any:
-    """An argument as ctypes would give it to the library; references stay."""
-    if hasattr(argument, "_obj"):
-        return argument
-    return (argument.value or 0) if hasattr(argument, "value") else int(argument)
+    """An argument as the library gets it of ctypes; arrays and references stay."""
+    return (argument.value or 0) if hasattr(argument, "value") else argument
 
 
 def memory(address: int, size: int, dtype: Any) -> Any:
