@@ -34,6 +34,12 @@ def _programs(small: bool) -> list[tuple[str, Callable[[Any], Any], Any]]:
     side = 8 if small else 48
     many = rng.standard_normal((count, side, side)).astype("float32")
     many = many @ many.swapaxes(1, 2) / side + np.eye(side, dtype="float32")
+    features = 4 if small else 64
+    images = rng.standard_normal((2, features, 12, 12)).astype("float32")
+    kernel = rng.standard_normal((features, features, 3, 3)).astype("float32")
+
+    def convolved(x: Any) -> Any:
+        return lax.conv(x, kernel, (1, 1), "SAME")
 
     def loop(x: Any) -> Any:
         return lax.fori_loop(0, 5, lambda i, y: fnp.tanh(y) * 1.1 + i, x)
@@ -41,6 +47,7 @@ def _programs(small: bool) -> list[tuple[str, Callable[[Any], Any], Any]]:
     return [
         ("two kernels", lambda x: fnp.cumsum(nn.softmax(x), axis=0), x),
         ("products", lambda x: nn.relu(x @ x) @ x, x),
+        ("convolutions", lambda x: convolved(nn.relu(convolved(x))), images),
         ("a short loop", loop, x),
         ("Fourier transforms", lambda x: fnp.fft.irfft(fnp.fft.rfft(x) * 2), x),
         ("Cholesky factors of a stack", lambda x: fnp.linalg.cholesky(x) * 2, many),
