@@ -18,6 +18,7 @@ import fnx.ops
 import fnx.scipy.linalg
 import fnx.scipy.sparse.linalg
 from fnx import errors, lax
+from fnx.control import joint
 from fnx.core.primitive import primitives
 from fnx.experimental import io_callback
 from fnx.sharding import NamedSharding
@@ -363,7 +364,7 @@ UNKNOWN = {"pure_callback", "foreign"}
 INSIDE = {"sandwich"}
 
 # Without operands.
-MADE = {"iota", "platform_index", "constant", "number", "axis_index"}
+MADE = {"iota", "platform_index", "constant", "number", "axis_index", "blank"}
 
 
 def test_every_primitive_says_how_it_is_cut():
@@ -424,7 +425,7 @@ def test_what_stays_undecided_names_operation_and_line(name, mesh):
 @pytest.mark.parametrize("small", [True, False])
 def test_effects_happen_once(mesh, capsys, monkeypatch, small):
     if not small:
-        monkeypatch.setattr(fnx.control.spmd, "SMALL", -1)
+        monkeypatch.setattr(joint, "runs_as_one", lambda *_: False)
         fnx.clear_caches()
     calls = []
 

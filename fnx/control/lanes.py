@@ -146,6 +146,11 @@ class _Lane(Primitive):
             return (x, True) if mapped[1] else (x, False)
         return lanes(active, argmax(active, axis=0, index_dtype=int32), x), True
 
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """The operand as it is cut; the lane is all devices'."""
+        active, x = parts
+        return [Part(self(cutter.gathered(active).value, x.value), x.spec)]
+
     def element(self, k: Any, index: Any, active: Any, x: Any) -> Any:
         """The operand's element."""
         return x(index)
