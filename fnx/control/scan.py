@@ -24,6 +24,7 @@ from fnx.control.call import (
     with_outputs,
 )
 from fnx.control.checked_loops import checked_scan
+from fnx.control.cut_loops import cut_scan
 from fnx.control.fission import products_after, products_before, sums_after
 from fnx.control.held import (
     either,
@@ -81,7 +82,6 @@ from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
-from fnx.transforms.shard import Part
 from fnx.transforms.split import split_program
 from fnx.transforms.transpose import transpose_program
 
@@ -354,19 +354,7 @@ class _Scan(Primitive):
 
     def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
         """The loop over parts of its rows; a carry that rounds cut is cut before."""
-        program, shape = eqn.params["program"], eqn.params["shape"]
-        front, given = parts[: shape.first], list(parts[shape.first :])
-        start = shape.consts + shape.carry
-        given[start:] = [cutter.moved(x, ((), *x.spec[1:])) for x in given[start:]]
-        specs = [x.spec if n < start else x.spec[1:] for n, x in enumerate(given)]
-        consts, carry, xs = shape.cut(specs)
-        local, carry, rows = cutter.round(program, consts, carry, xs)
-        moved = zip(given[shape.consts : start], carry, strict=True)
-        given[shape.consts : start] = [cutter.moved(x, spec) for x, spec in moved]
-        values = [x.value for x in (*front, *given)]
-        results = self(*values, program=local, shape=shape)
-        ends = (*carry, *[((), *spec) for spec in rows])
-        return [Part(x, spec) for x, spec in zip(results, ends, strict=True)]
+        return cut_scan(cutter, eqn, parts)
 
     def steps(self, plan: Any, *inputs: Any, program: Program, shape: Shape) -> None:
         """A loop of machine code."""

@@ -25,6 +25,7 @@ from fnx.control.call import (
     with_outputs,
 )
 from fnx.control.checked_loops import checked_while
+from fnx.control.cut_loops import cut_while
 from fnx.control.held import (
     either,
     equation_like,
@@ -81,7 +82,6 @@ from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
-from fnx.transforms.shard import Part
 from fnx.transforms.split import split_program
 
 _RECORD = 2**32
@@ -324,17 +324,7 @@ class _While(Primitive):
 
     def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
         """The loop over parts; a carry that rounds cut is cut before."""
-        shape: Rounds = eqn.params["shape"]
-        tests, consts, carry = shape.cut(parts)
-        asked, held, start = shape.cut([part.spec for part in parts])
-        body, specs, rows = cutter.round(eqn.params["body"], held, start)
-        test, _ = cutter.program(eqn.params["test"], (*asked, *specs), ((),))
-        moved = [cutter.moved(*row) for row in zip(carry, specs, strict=True)]
-        values = [part.value for part in (*tests, *consts, *moved)]
-        results = self(*values, test=test, body=body, shape=shape)
-        number = [()] * (len(results) - len(specs) - len(rows))
-        ends = (*specs, *number, *[((), *spec) for spec in rows])
-        return [Part(x, spec) for x, spec in zip(results, ends, strict=True)]
+        return cut_while(cutter, eqn, parts)
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """A loop without the carries, and the rows, that nobody needs."""

@@ -159,6 +159,53 @@ ARRAYS = (
 )
 
 
+AUTOMATIC = (
+    BEGIN
+    + """
+    from fnx.experimental import multihost_utils
+
+    named = NamedSharding(mesh, P("a", "b"))
+
+    def f(x):
+        fnx.debug.print("once {}", x.shape[0])
+
+        def body(c):
+            return c[0] + 1, lax.cond(c[0] % 2 == 0, fnp.sin, lambda x: x * 2, c[1])
+
+        n, y = lax.while_loop(lambda c: fnp.abs(c[1]).sum() < 6e4, body, (0, x))
+        return y + n
+
+    got = fnx.jit(f, in_shardings=named)(x)
+    some = fnx.shard_map(lambda x: x + lax.psum(x, "a"), mesh=mesh, axis_names={"a"},
+                         in_specs=P("a"), out_specs=P("a"))(got)
+    own = multihost_utils.global_array_to_host_local_array(got, mesh, P("a", "b"))
+    again = multihost_utils.host_local_array_to_global_array(own, mesh, P("a", "b"))
+    report({
+        "values": bits(got), "some": bits(some), "again": bits(again),
+        "specs": [str(got.sharding.spec), str(some.sharding.spec)],
+        "own": list(own.shape),
+        "shards": [s.data is None for s in got.global_shards],
+    })
+"""
+)
+
+
+@pytest.mark.parametrize("kind", ["mpi", "tcp"])
+def test_jit_and_shard_map_along_some_axes(kind, tmp_path):
+    one = run("tcp", 1, AUTOMATIC, tmp_path)
+    (want,) = one.reports
+    job = run(kind, 2, AUTOMATIC, tmp_path)
+    assert set(job.codes) == {0}, job.printed
+    assert str(job.printed).count("once 160") == 1
+    for rank, found in enumerate(job.reports):
+        for name in ("values", "some", "again", "specs"):
+            assert found[name] == want[name]
+        assert found["own"] == [80, 240]
+        assert found["shards"] == [rank == 1, rank == 1, rank == 0, rank == 0]
+    assert want["values"] == want["again"]
+    assert want["specs"] == ["PartitionSpec('a', 'b')"] * 2
+
+
 @pytest.mark.parametrize("kind", ["mpi", "tcp"])
 def test_arrays_of_several_processes(kind, tmp_path):
     job = run(kind, 2, ARRAYS, tmp_path)
