@@ -18,11 +18,12 @@ from fnx.core.array import Array
 from fnx.core.faults import Fault
 from fnx.core.padding import Extent, Padded, Pads
 from fnx.core.primitive import Flow, MappedAxis, Pulled, is_linear
-from fnx.core.program import Atom, Literal
+from fnx.core.program import Atom, Eqn, Literal
 from fnx.core.types import ArrayType
 from fnx.errors import DTypeError, ShapeError, explain
+from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.bounds import starts_outside
-from fnx.ops.elementwise import clamp, convert
+from fnx.ops.elementwise import clamp, convert, eq
 from fnx.ops.families import Copying
 from fnx.ops.gather import WindowDims, clipped, gather
 from fnx.ops.rearrange import Ints, all_of, check_axes
@@ -31,6 +32,7 @@ from fnx.ops.shape import (
     all_along,
     broadcast_in_dim,
     concatenate,
+    iota,
     reshape,
     scalar,
     zeros_like,
@@ -152,6 +154,33 @@ class _DynamicUpdateSlice(Copying):
         """Axes of which all is replaced run along the output."""
         axes = _full_axes(types[0].shape, types[1].shape)
         return Flow((axes, axes, *[()] * (len(types) - 2)), (axes,))
+
+    def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
+        """Along a cut axis each device replaces what it has of the part."""
+        x, update, *starts = parts
+        shape, sizes = [atom.type.shape for atom in eqn.inputs[:2]]
+        rows = zip(x.spec, shape, sizes, strict=True)
+        spec = tuple([names if size == n else () for names, n, size in rows])
+        partial = [axis for axis, names in enumerate(x.spec) if names != spec[axis]]
+        if not partial:
+            return None
+        new, begin = cutter.moved(update, spec).value, [s.value for s in starts]
+        inside = []
+        for axis in partial:
+            length = x.value.shape[axis]
+            start = clamp(begin[axis], 0, shape[axis] - sizes[axis])
+            first = mul(cutter.place(x.spec[axis]), scalar(length, dtypes.int32))
+            places = iota(shape=(length,), dtype=dtypes.int32, axis=0)
+            offset = sub(first, convert(start, dtype=dtypes.int32))
+            places = add(places, broadcast_in_dim(offset, shape=(length,), dims=()))
+            new = take(new, places, axis)
+            inside.append((axis, eq(clamp(places, 0, sizes[axis] - 1), places)))
+            begin[axis] = scalar(0, eqn.inputs[2 + axis].type.dtype)
+        old = dynamic_slice(x.value, *begin, sizes=new.shape)
+        for axis, flags in inside:
+            mask = broadcast_in_dim(flags, shape=new.shape, dims=(axis,))
+            new = select(mask, new, old)
+        return [type(x)(self(x.value, new, *begin), x.spec)]
 
     def infer(self, x: ArrayType, update: ArrayType, *starts: ArrayType) -> ArrayType:
         """The operand's type."""
