@@ -504,6 +504,41 @@ def test_random_bits_do_not_depend_on_the_parts(mesh):
     np.testing.assert_array_equal(got, noisy(x))
 
 
+def test_no_device_draws_more_than_its_part(mesh):
+    key, x = fnx.random.key(3), random(8, 16)
+
+    def noisy(x):
+        kept = fnx.random.bernoulli(key, 0.5, x.shape)
+        return fnp.where(kept, x + fnx.random.normal(key, x.shape), 0)
+
+    with mesh:
+        cut = fnx.jit(noisy, in_shardings=P("a", "b"))
+        got = cut(x)
+    np.testing.assert_array_equal(got, fnx.jit(noisy)(x))
+    program = next(iter(cut._entries.values())).spread.program
+    sizes = {
+        out.type.size
+        for eqn in program.eqns
+        if eqn.primitive.name in ("threefry2x32", "erf_inv", "lt")
+        for out in eqn.outputs
+    }
+    assert sizes == {8 * 16 // 8}
+
+
+def test_long_chains_of_what_every_device_has(mesh):
+    x, c = random(8, 4), random(4, seed=1)
+
+    def f(x, c):
+        for _ in range(500):
+            c = fnp.sin(c) + 0.1
+        return x + c, c.sum()
+
+    with mesh:
+        got = fnx.jit(f, in_shardings=(P("a", "b"), None))(x, c)
+    for one, other in zip(got, fnx.jit(f)(x, c), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_stages_show_what_a_device_does(mesh):
     x, w = random(8, 12), random(12, 4, seed=1)
     cut = fnx.jit(

@@ -10,7 +10,8 @@ asked for, is computed whole on every device. Next on the walk: `fnx/control`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 from fnx import errors
@@ -35,16 +36,26 @@ Names = tuple[Hashable, ...]
 Spec = tuple[Names, ...]
 """For each axis of an array the axes of the mesh that cut it, the slowest first."""
 
+# So many equations at most are computed again for a part of what they give.
+_DEEPEST = 40
+
 # What partial results of a fold are combined by.
 _COMBINE = {"add": psum, "max": pmax, "min": pmin}
 
 
 @record
 class Part:
-    """A device's part of an array, and how the array is cut."""
+    """A device's part of an array, and how the array is cut.
+
+    Of one that every device has, `again` computes what is left of a cut, if that is
+    cheap: no device then computes more than its part. `depth` is how many equations
+    that are at most.
+    """
 
     value: Any
     spec: Spec
+    again: Callable[[Spec], Any] | None = None
+    depth: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -132,7 +143,7 @@ class Cutter:
         if body is not None:
             return self.run(body, parts)
         if all(part.is_whole for part in parts):
-            return self.whole(eqn, parts)
+            return self._with_again(eqn, parts, self.whole(eqn, parts))
         along = self._along(eqn, parts)
         if along is not None:
             return along
@@ -193,6 +204,8 @@ class Cutter:
         """The array cut in another way: what is cut too much is gathered, then cut."""
         if isinstance(part.value, Literal) or part.spec == spec:
             return part
+        if part.again is not None:
+            return Part(part.again(spec), spec)
         x = part.value
         rows = list(zip(part.spec, spec, strict=True))
         for axis, (now, wanted) in enumerate(rows):
@@ -333,6 +346,51 @@ class Cutter:
             size = self.sizes[name]
             many = [combine(x, axis_name=name, axis_size=size) for x in many]
         return [Part(x, spec) for x, spec in zip(many, specs, strict=True)]
+
+    def _with_again(
+        self, eqn: Eqn, parts: Sequence[Part], results: list[Part]
+    ) -> list[Part]:
+        """Whole results of an elementwise equation, and how parts of them are made."""
+        primitive, params = eqn.primitive, eqn.params
+        depth = 1 + max([part.depth for part in parts], default=0)
+        if (
+            depth > _DEEPEST
+            or not parts
+            or not primitive.lanewise
+            or primitive.personal
+        ):
+            return results
+        types = [atom.type for atom in eqn.inputs]
+        outs = [out.type for out in eqn.outputs]
+        flow = primitive.flow(types, outs, **params)
+        ends = {*flow.outputs} if flow is not None else ()
+        if flow is None or len(ends) != 1 or len({out.shape for out in outs}) != 1:
+            return results
+        (labels,) = ends
+        if not all(label in labels for row in flow.inputs for label in row):
+            return results
+        sizes = _sizes(flow, types, outs)
+        made: dict[Spec, Sequence[Any]] = {}
+
+        def again(number: int, spec: Spec) -> Any:
+            if spec not in made:
+                chosen = dict(zip(labels, spec, strict=True))
+                rows = zip(parts, types, flow.inputs, strict=True)
+                inputs = [
+                    self.moved(part, _spec(row, type, chosen, sizes)).value
+                    for part, type, row in rows
+                ]
+                shapes = [self.local(out.shape, spec) for out in outs]
+                given = [x.type.shape for x in inputs]
+                local = primitive.localized(given, shapes, **params)
+                found = bind(primitive, inputs, local)
+                made[spec] = found if primitive.multiple else (found,)
+            return made[spec][number]
+
+        return [
+            Part(part.value, part.spec, partial(again, number), depth)
+            for number, part in enumerate(results)
+        ]
 
     def _chosen(
         self,
