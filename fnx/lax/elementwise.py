@@ -11,6 +11,7 @@ import enum
 from typing import Any
 
 from fnx import dtypes, errors, tree
+from fnx.api.key_arrays import takes_keys
 from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant
@@ -315,6 +316,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     return ops.clamp(*operands("clamp", min, x, max))
 
 
+@takes_keys(1, 2)
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
     """`on_true` where the condition holds, `on_false` elsewhere.
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.key_arrays import takes_keys
 from fnx.core.array import Array
 from fnx.numpy import creation, joining, shaping
 from fnx.numpy.operands import (
@@ -39,6 +40,7 @@ Ints = Sequence[int]
 # ---------------------------------------------------------------- shapes
 
 
+@takes_keys(0)
 def reshape(
     operand: ArrayLike, new_sizes: Ints, dimensions: Ints | None = None
 ) -> Array:
@@ -53,6 +55,7 @@ def reshape(
     return shapes.reshape(x, shape=shape_tuple("reshape", new_sizes))
 
 
+@takes_keys(0)
 def transpose(operand: ArrayLike, permutation: Ints) -> Array:
     """The axes in another order.
 
@@ -62,11 +65,13 @@ def transpose(operand: ArrayLike, permutation: Ints) -> Array:
     return shaping.transpose(operand, tuple(permutation))
 
 
+@takes_keys(0)
 def expand_dims(array: ArrayLike, dimensions: Ints) -> Array:
     """New axes of size 1 at the given places of the result."""
     return shaping.expand_dims(array, tuple(dimensions))
 
 
+@takes_keys(0)
 def squeeze(array: ArrayLike, dimensions: Ints) -> Array:
     """The given axes, of size 1, removed."""
     return shaping.squeeze(array, tuple(dimensions))
@@ -86,6 +91,7 @@ def collapse(
     return shapes.reshape(x, shape=(*x.shape[:start], size, *x.shape[stop:]))
 
 
+@takes_keys(0)
 def broadcast_in_dim(
     operand: ArrayLike, shape: Ints, broadcast_dimensions: Ints
 ) -> Array:
@@ -99,6 +105,7 @@ def broadcast_in_dim(
     return shapes.broadcast_in_dim(x, shape=sizes, dims=tuple(broadcast_dimensions))
 
 
+@takes_keys(0)
 def broadcast(operand: ArrayLike, sizes: Ints) -> Array:
     """The array repeated along new leading axes."""
     x = as_array("broadcast", operand)
@@ -111,6 +118,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
     return shapes.reshape(array, shape=(1,) * (rank - array.ndim) + array.shape)
 
 
+@takes_keys(0)
 def rev(operand: ArrayLike, dimensions: Ints) -> Array:
     """The elements in opposite order along the given axes.
 
@@ -120,6 +128,7 @@ def rev(operand: ArrayLike, dimensions: Ints) -> Array:
     return shaping.flip(operand, tuple(dimensions))
 
 
+@takes_keys(0)
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """The arrays, of one dtype, one after the other along an axis."""
     arrays = [as_array("concatenate", x, i) for i, x in enumerate(operands)]
@@ -217,6 +226,7 @@ def zeros_like_array(x: Any) -> Array:
 builtin_slice = slice  # Python's own, before the function takes the name
 
 
+@takes_keys(0)
 def slice(
     operand: ArrayLike,
     start_indices: Ints,
@@ -234,6 +244,7 @@ def slice(
     return shapes.slice_(x, start=start, stop=stop, strides=steps)
 
 
+@takes_keys(0)
 def slice_in_dim(
     operand: ArrayLike,
     start_index: int | None,
@@ -250,6 +261,7 @@ def slice_in_dim(
     return shapes.part_of(x, place, start, max(start, stop), step)
 
 
+@takes_keys(0)
 def index_in_dim(
     operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True
 ) -> Array:
@@ -297,6 +309,7 @@ def _starts(starts: Any, shape: tuple[int, ...], wrap: Any) -> list[Any]:
     return values
 
 
+@takes_keys(0)
 def dynamic_slice(
     operand: ArrayLike,
     start_indices: Any,
@@ -317,6 +330,7 @@ def dynamic_slice(
     return indexed.dynamic_slice(x, *starts, sizes=sizes)
 
 
+@takes_keys(0)
 def dynamic_slice_in_dim(
     operand: ArrayLike,
     start_index: ArrayLike,
@@ -333,6 +347,7 @@ def dynamic_slice_in_dim(
     return indexed.dynamic_slice(x, *starts, sizes=sizes)
 
 
+@takes_keys(0)
 def dynamic_index_in_dim(
     operand: ArrayLike,
     index: ArrayLike,
@@ -349,6 +364,7 @@ def dynamic_index_in_dim(
     return part if keepdims else shaping.squeeze(part, place)
 
 
+@takes_keys(0, 1)
 def dynamic_update_slice(
     operand: ArrayLike,
     update: ArrayLike,
@@ -367,6 +383,7 @@ def dynamic_update_slice(
     return indexed.dynamic_update_slice(x, part, *starts)
 
 
+@takes_keys(0, 1)
 def dynamic_update_slice_in_dim(
     operand: ArrayLike,
     update: ArrayLike,
@@ -383,6 +400,7 @@ def dynamic_update_slice_in_dim(
     return indexed.dynamic_update_slice(x, part, *starts)
 
 
+@takes_keys(0, 1)
 def dynamic_update_index_in_dim(
     operand: ArrayLike,
     update: ArrayLike,

@@ -14,6 +14,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.api.at_once import at_once
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
 from fnx.numpy import on_numpy, ufuncs
@@ -97,6 +98,7 @@ def _nonzero_of_size(mask: Array, size: int, fill_value: Any) -> tuple[Array, ..
 
 
 @becomes_native_with_numbers
+@takes_keys(1, 2)
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
@@ -42,6 +43,7 @@ from fnx.runtime.device_array import beside, made_at, on_default, put, taken
 # ---------------------------------------------------------------- from values
 
 
+@takes_keys()
 def array(
     object: Any,
     dtype: DTypeLike = None,
@@ -88,6 +90,7 @@ def array(
     return found
 
 
+@takes_keys()
 def asarray(
     a: Any,
     dtype: DTypeLike = None,
@@ -308,6 +311,7 @@ def _stacked(parts: Sequence[Array]) -> Array:
 
 
 @becomes_native
+@takes_keys(1)
 def full(
     shape: Any,
     fill_value: ArrayLike,
@@ -398,6 +402,7 @@ def empty_like(
 
 
 @becomes_native
+@takes_keys(0, 1)
 def full_like(
     a: Any,
     fill_value: ArrayLike,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import (
@@ -60,6 +61,7 @@ def _arrays(function: str, arrays: Arrays, dtype: DTypeLike = None) -> list[Arra
 
 
 @becomes_native
+@takes_keys(0)
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike = None) -> Array:
     """The arrays one after the other along an axis that they have.
 
@@ -100,6 +102,7 @@ def _joined(function: str, arrays: Sequence[Array], axis: int) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def stack(
     arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike = None
 ) -> Array:
@@ -120,6 +123,7 @@ def stack(
 
 
 @becomes_native
+@takes_keys(0)
 def vstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays below each other; vectors are rows.
 
@@ -130,6 +134,7 @@ def vstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def hstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays beside each other; vectors end to end."""
     many = [atleast_1d(x) for x in _items("hstack", tup)]
@@ -137,12 +142,14 @@ def hstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def dstack(tup: Arrays, dtype: DTypeLike = None) -> Array:
     """The arrays behind each other, along the third axis."""
     return concatenate([atleast_3d(x) for x in _items("dstack", tup)], 2, dtype)
 
 
 @becomes_native
+@takes_keys(0)
 def column_stack(tup: Arrays) -> Array:
     """Vectors as the columns of a matrix; matrices beside each other.
 
@@ -154,6 +161,7 @@ def column_stack(tup: Arrays) -> Array:
 
 
 @becomes_native
+@takes_keys(0, 1)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     """An array with others at its end, along an axis (flattened without one)."""
     return concatenate([arr, values], axis)  # type: ignore[list-item]
@@ -192,6 +200,7 @@ def _flat(item: Any) -> list[Any]:
 
 
 @becomes_native
+@takes_keys(0)
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """The parts of an array: so many equal ones, or those between given indices.
 
@@ -213,6 +222,7 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array
 
 
 @becomes_native
+@takes_keys(0)
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """As `split`, with parts that differ by one where they cannot be equal.
 
@@ -233,24 +243,28 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 
 
 @becomes_native
+@takes_keys(0)
 def vsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 0."""
     return split(ary, indices_or_sections, 0)
 
 
 @becomes_native
+@takes_keys(0)
 def hsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 1, or 0 of a vector."""
     return split(ary, indices_or_sections, 1 if as_array("hsplit", ary).ndim > 1 else 0)
 
 
 @becomes_native
+@takes_keys(0)
 def dsplit(ary: ArrayLike, indices_or_sections: Any) -> list[Array]:
     """`split` along axis 2."""
     return split(ary, indices_or_sections, 2)
 
 
 @becomes_native
+@takes_keys(0)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The arrays along an axis, which they do not have any more.
 
@@ -268,6 +282,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 
 @becomes_native
+@takes_keys(0)
 def tile(A: ArrayLike, reps: Any) -> Array:
     """The array repeated as a whole, `reps` times along each axis.
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.api.at_once import at_once
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.api.vmap import vmap
 from fnx.core.array import Array
@@ -193,6 +194,7 @@ def choose(a: ArrayLike, choices: Any, out: None = None, mode: str = "raise") ->
 
 
 @at_once(on_numpy.compress)
+@takes_keys(1)
 def compress(
     condition: Any,
     a: ArrayLike,
@@ -235,6 +237,7 @@ def compress(
 
 
 @at_once(on_numpy.extract)
+@takes_keys(1)
 def extract(
     condition: ArrayLike,
     arr: ArrayLike,
@@ -304,6 +307,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 
 
 @becomes_native
+@takes_keys(0)
 def resize(a: ArrayLike, new_shape: Any) -> Array:
     """The elements repeated as often as a new shape needs.
 

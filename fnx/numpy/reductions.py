@@ -17,7 +17,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import complex_order, ufuncs
 from fnx.numpy.choices import choose_where, truth
 from fnx.numpy.mathematics import conj, real, root
 from fnx.numpy.operands import (
@@ -176,6 +176,8 @@ def _extremum(
     op: Any
     if dtypes.is_bool(x.dtype):
         op = reduce.reduce_or if largest else reduce.reduce_and
+    elif dtypes.is_complex(x.dtype):
+        op = complex_order.largest if largest else complex_order.smallest
     else:
         op = reduce.reduce_max if largest else reduce.reduce_min
     if initial is None:
@@ -447,6 +449,10 @@ def argmin(
 
 def _place(name: str, op: Any, a: ArrayLike, axis: Any, keepdims: bool | None) -> Array:
     x = as_array(name, a)
+    if dtypes.is_complex(x.dtype):
+        of_largest = op is reduce.argmax
+        order = complex_order
+        op = order.place_of_largest if of_largest else order.place_of_smallest
     flat = reshape(x, shape=(x.size,)) if axis is None else x
     place = 0 if axis is None else axis_index(name, axis, x.ndim)
     found = op(flat, axis=place, index_dtype=dtypes.default_int())

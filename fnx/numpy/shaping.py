@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import (
@@ -33,6 +34,7 @@ Axes = int | Sequence[int]
 
 
 @becomes_native
+@takes_keys(0)
 def reshape(a: ArrayLike, shape: Any, order: str = "C", *, copy: Any = None) -> Array:
     """The same elements, in row-major order, with another shape; one size may be -1.
 
@@ -70,6 +72,7 @@ def _resolved(x: Array, shape: Any) -> Shape:
 
 
 @becomes_native
+@takes_keys(0)
 def ravel(a: ArrayLike, order: str = "C") -> Array:
     """All elements in row-major order, along one axis.
 
@@ -80,6 +83,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     """The axes in the order `axes`; reversed where it is `None`.
 
@@ -99,12 +103,14 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
     """The same as `transpose`, under the name of the array API standard."""
     return transpose(a, axes)
 
 
 @becomes_native
+@takes_keys(0)
 def matrix_transpose(x: ArrayLike, /) -> Array:
     """The last two axes exchanged.
 
@@ -120,6 +126,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     """Two axes exchanged.
 
@@ -135,6 +142,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def moveaxis(a: ArrayLike, source: Axes, destination: Axes) -> Array:
     """Axes moved to other places; the rest keep their order.
 
@@ -165,6 +173,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def expand_dims(a: ArrayLike, axis: Axes) -> Array:
     """New axes of size 1 at the given places of the result.
 
@@ -180,6 +189,7 @@ def expand_dims(a: ArrayLike, axis: Axes) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
     """The axes of size 1 removed: the given ones, or all.
 
@@ -201,6 +211,7 @@ def squeeze(a: ArrayLike, axis: Axes | None = None) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def broadcast_to(array: ArrayLike, shape: Any) -> Array:
     """The array repeated to a shape; axes of size 1 and missing leading axes repeat.
 
@@ -221,6 +232,7 @@ def broadcast_to(array: ArrayLike, shape: Any) -> Array:
 
 
 @becomes_native
+@takes_keys()
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
     """The arrays, each repeated to their common shape.
 
@@ -249,12 +261,14 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 
 
 @becomes_native
+@takes_keys()
 def atleast_1d(*arys: ArrayLike) -> Any:
     """The arrays with at least one axis; one array alone is returned as it is."""
     return _each(arys, "atleast_1d", lambda x: x if x.ndim else reshape(x, (1,)))
 
 
 @becomes_native
+@takes_keys()
 def atleast_2d(*arys: ArrayLike) -> Any:
     """The arrays with at least two axes; a vector becomes a row.
 
@@ -265,6 +279,7 @@ def atleast_2d(*arys: ArrayLike) -> Any:
 
 
 @becomes_native
+@takes_keys()
 def atleast_3d(*arys: ArrayLike) -> Any:
     """The arrays with at least three axes; a vector lies along the middle one."""
     return _each(arys, "atleast_3d", _cube)
@@ -289,6 +304,7 @@ def _cube(x: Array) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def flip(m: ArrayLike, axis: Axes | None = None) -> Array:
     """The elements in opposite order along the given axes, or all of them.
 
@@ -301,18 +317,21 @@ def flip(m: ArrayLike, axis: Axes | None = None) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def fliplr(m: ArrayLike) -> Array:
     """The columns in opposite order: `flip` along axis 1."""
     return flip(m, 1)
 
 
 @becomes_native
+@takes_keys(0)
 def flipud(m: ArrayLike) -> Array:
     """The rows in opposite order: `flip` along axis 0."""
     return flip(m, 0)
 
 
 @becomes_native
+@takes_keys(0)
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """The array turned by k quarter turns, from the first axis towards the second.
 
@@ -333,6 +352,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 
 @becomes_native
+@takes_keys(0)
 def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     """The elements moved along axes; those pushed out come in at the other end.
 

@@ -178,12 +178,12 @@ def searchsorted(
 def _not_before(value: Array, element: Array) -> Array:
     """Whether the element comes before the value: NaN comes last."""
     nan = ufuncs.isnan
-    return select(nan(value), parts.not_(nan(element)), lt(element, value))
+    return select(nan(value), parts.not_(nan(element)), ufuncs.less(element, value))
 
 
 def _after(value: Array, element: Array) -> Array:
     """Whether the element does not come after the value."""
-    return select(ufuncs.isnan(value), True, ge(value, element))
+    return select(ufuncs.isnan(value), True, ufuncs.greater_equal(value, element))
 
 
 def _bisected(x: Array, values: Array, passes: Any) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.api.at_once import at_once
+from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
@@ -43,6 +44,7 @@ from fnx.ops.sort import sort
 from fnx.runtime.array import from_numpy
 
 
+@takes_keys(0)
 def take(
     a: ArrayLike,
     indices: ArrayLike,
@@ -103,6 +105,7 @@ def _wrapped(places: Array, n: int) -> Array:
 
 
 @at_once(on_numpy.take_along_axis)
+@takes_keys(0)
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
@@ -175,6 +178,7 @@ def _checked(x: Array, places: Array, axis: int, least: int) -> str:
 
 
 @becomes_native
+@takes_keys(0)
 def repeat(
     a: ArrayLike,
     repeats: Any,
@@ -227,6 +231,7 @@ def _repeated_to(x: Array, counts: Array, axis: int, total: int) -> Array:
 
 
 @at_once(on_numpy.delete)
+@takes_keys(0)
 def delete(
     arr: ArrayLike,
     obj: Any,
@@ -266,6 +271,7 @@ def _others(places: Array, n: int) -> Array:
 
 
 @at_once(on_numpy.insert)
+@takes_keys(0, 2)
 def insert(
     arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
 ) -> Array:

@@ -17,7 +17,7 @@ from fnx import dtypes
 from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
-from fnx.numpy import on_numpy
+from fnx.numpy import complex_order, on_numpy
 from fnx.numpy.operands import ArrayLike, as_array, cast, inexact_dtype, operands
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
@@ -86,14 +86,17 @@ def _binary(
     *,
     inexact: bool = False,
     on_bool: Any = None,
+    on_complex: Any = None,
 ) -> Binary:
     """An elementwise function of two arguments, promoted and broadcast.
 
-    `on_bool` is the primitive that serves booleans where `op` takes only numbers.
+    `on_bool` and `on_complex` serve booleans and complex numbers where `op` does not.
     """
     direct = _FLOATS | _COMPLEX if inexact else frozenset(dtypes.SUPPORTED)
     if on_bool is not None:
         direct -= {dtypes.bool_}
+    if on_complex is not None:
+        direct -= _COMPLEX
 
     def function(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         # The common cases first: two arrays of one type, an array and a scalar.
@@ -111,9 +114,19 @@ def _binary(
         a, b = operands(name, x1, x2, inexact=inexact)
         if on_bool is not None and a.type.dtype is dtypes.bool_:
             return on_bool(a, b)
+        if on_complex is not None and dtypes.is_complex(a.type.dtype):
+            shape = a.type.shape or b.type.shape
+            return on_complex(*[_written_out(x, shape) for x in (a, b)])
         return op(a, b)
 
     return _named(function, name, summary, args, result, becomes_native_with_numbers)
+
+
+def _written_out(x: Any, shape: tuple[int, ...]) -> Array:
+    """An operand, which may be a number, as an array of a shape."""
+    if isinstance(x, Array):
+        return x
+    return full(shape, x.type.dtype, x.value)
 
 
 def _predicate(
@@ -163,6 +176,10 @@ def _count_bits(x: Array) -> Array:
         return cast(x, dtypes.uint8)
     signed = dtypes.is_signed(x.dtype)
     return cast(parts.population_count(ops.abs(x) if signed else x), dtypes.uint8)
+
+
+def _rint(x: Array) -> Array:
+    return (complex_order.rint if dtypes.is_complex(x.dtype) else ops.round)(x)
 
 
 def _log2(x: Array) -> Array:
@@ -215,6 +232,7 @@ maximum = _binary(
     (1, 2),
     2,
     on_bool=parts.or_,
+    on_complex=complex_order.maximum,
 )
 minimum = _binary(
     "minimum",
@@ -223,6 +241,7 @@ minimum = _binary(
     (1, 2),
     1,
     on_bool=parts.and_,
+    on_complex=complex_order.minimum,
 )
 sign = _unary(
     "sign",
@@ -249,7 +268,12 @@ not_equal = _binary(
     True,
 )
 less = _binary(
-    "less", ops.lt, "Whether x1 < x2, element by element; False with NaN.", (1, 2), True
+    "less",
+    ops.lt,
+    "Whether x1 < x2, element by element; False with NaN.",
+    (1, 2),
+    True,
+    on_complex=complex_order.less,
 )
 less_equal = _binary(
     "less_equal",
@@ -257,6 +281,7 @@ less_equal = _binary(
     "Whether x1 <= x2, element by element; False with NaN.",
     (1, 2),
     True,
+    on_complex=complex_order.less_equal,
 )
 greater = _binary(
     "greater",
@@ -264,6 +289,7 @@ greater = _binary(
     "Whether x1 > x2, element by element; False with NaN.",
     (1, 2),
     False,
+    on_complex=complex_order.greater,
 )
 greater_equal = _binary(
     "greater_equal",
@@ -271,6 +297,7 @@ greater_equal = _binary(
     "Whether x1 >= x2, element by element; False with NaN.",
     (1, 2),
     False,
+    on_complex=complex_order.greater_equal,
 )
 isfinite = _predicate(
     "isfinite", _is_finite, True, "Whether x is neither infinite nor NaN.", 1.0, True
@@ -380,7 +407,7 @@ ceil = _whole(
 trunc = _whole("trunc", ops.trunc, "The integer part of x, towards zero.", -1.5, -1.0)
 rint = _unary(
     "rint",
-    ops.round,
+    _rint,
     "The nearest integer, halves to even, as a float.",
     2.5,
     2.0,

@@ -18,6 +18,7 @@ from fnx import dtypes
 from fnx.core.links import MOST, Links, numbered
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import Flow, MappedAxis, Primitive, Pulled
+from fnx.core.program import Atom, Eqn
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
@@ -25,8 +26,9 @@ from fnx.ops.families import FLOAT, NUMBER, REAL, widened
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
+from fnx.ops.rewriting import rewritten
 from fnx.ops.shape import kept_axes, padded_along
-from fnx.sizes import usual
+from fnx.sizes import Size, usual
 
 Parts = tuple[Any, ...]
 
@@ -82,6 +84,13 @@ class Cumulative(Primitive):
         if reverse:
             value = np.flip(value, axis)
         return value.astype(x.dtype, copy=False)
+
+    def identity(
+        self, inputs: Sequence[Atom], *, axis: int, reverse: bool
+    ) -> Atom | None:
+        """A single element is what it comes to."""
+        size = inputs[0].type.shape[axis]
+        return inputs[0] if not isinstance(size, Size) and size < 2 else None
 
     def padded(self, pads: Pads, x: Padded, *, axis: int, reverse: bool) -> Any:
         """What is behind a prefix comes later; from the end on, it changes nothing."""
@@ -192,6 +201,14 @@ class _CumProd(Cumulative):
         _, tangent = scanned(product_rule, parts, (1, 0), **params)
         return self(*primals, **params), tangent
 
+    def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
+        """Complex products, which kernels do not have as running values, in steps."""
+        (x,) = eqn.inputs
+        size = x.type.shape[eqn.params["axis"]]
+        if not dtypes.is_complex(x.type.dtype) or isinstance(size, Size) or size < 2:
+            return None
+        return rewritten(eqn, lambda x: scanned(_product, (x,), (1,), **eqn.params)[0])
+
 
 class _CumExtremum(Cumulative):
     """cummax and cummin: NaN wins. The tied so far share the cotangent equally."""
@@ -226,6 +243,10 @@ class _CumLogSumExp(Cumulative):
         new = scale(_share(x, out), t, bounded=True)
         _, tangent = scanned(_recurrence, (old, new), (1, 0), **params)
         return out, tangent
+
+
+def _product(left: Parts, right: Parts) -> Parts:
+    return (mul(left[0], right[0]),)
 
 
 def _share(x: Any, total: Any) -> Any:

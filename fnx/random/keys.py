@@ -8,6 +8,7 @@ generator (Threefry-2x32, "partitionable"). Next on the walk: `reuse.py`.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,11 +16,10 @@ import numpy as np
 
 from fnx import dtypes, errors
 from fnx.api.arguments import as_array
+from fnx.api.key_arrays import classes, on_words
 from fnx.core.array import Array
-from fnx.ops.arithmetic import eq
 from fnx.ops.elementwise import convert
 from fnx.ops.parts import or_, shift_right_logical
-from fnx.ops.reduce import reduce_and
 from fnx.ops.rng import threefry2x32
 from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshape, scalar
 from fnx.random import reuse
@@ -112,18 +112,100 @@ class Key:
         # After an ellipsis the last entry would take the axis of the words.
         return (slice(None),) if any(e is Ellipsis for e in entries) else ()
 
+    @property
+    def T(self) -> Key:
+        """The keys with their axes in reverse order."""
+        return self.transpose()
+
+    @property
+    def at(self) -> KeyUpdates:
+        """`at[index].set(keys)` gives the keys with others there, `get` those there."""
+        return KeyUpdates(self)
+
     def reshape(self, *shape: Any) -> Key:
         """The same keys with another shape, given as one sequence or as integers."""
         sizes = shape[0] if len(shape) == 1 else shape
-        return Key(reshape(self.words, shape=(*shape_of("reshape", sizes), 2)))
+        return self._moved("reshape", sizes)
+
+    def ravel(self) -> Key:
+        """The keys row by row."""
+        return self.reshape(-1)
+
+    flatten = ravel
+
+    def transpose(self, *axes: Any) -> Key:
+        """The keys with permuted axes, given as one sequence or as integers."""
+        order = axes[0] if len(axes) == 1 else axes or None
+        return self._moved("transpose", order)
+
+    def squeeze(self, axis: Any = None) -> Key:
+        """The keys without axes of size 1."""
+        return self._moved("squeeze", axis)
+
+    def _moved(self, name: str, *args: Any) -> Key:
+        import fnx.numpy  # lazy: keys are made and used without it
+
+        found: Key = on_words(getattr(fnx.numpy, name), self, *args)
+        return found
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, Key):
             return NotImplemented
-        return reduce_and(eq(self.words, other.words), axes=(self.ndim,))
+        return on_words(operator.eq, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        if not isinstance(other, Key):
+            return NotImplemented
+        return on_words(operator.ne, self, other)
 
     def __repr__(self) -> str:
         return f"Key({self.shape}, {IMPLEMENTATION}) overlaying:\n{self.words}"
+
+
+classes.append(Key)
+
+
+@record
+class KeyUpdates:
+    """What `keys.at` is: updates of elements of an array of keys."""
+
+    keys: Key
+
+    def __getitem__(self, index: Any) -> KeyUpdate:
+        return KeyUpdate(self.keys, index)
+
+
+@record
+class KeyUpdate:
+    """What `keys.at[index]` is; the options are those of `x.at[index]` of arrays."""
+
+    keys: Key
+    index: Any
+
+    def set(self, values: Key, **options: Any) -> Key:
+        """The keys with others at the index.
+
+        >>> keys = split(key(0), 3)
+        >>> bool((keys.at[1].set(keys[2])[1] == keys[2]))
+        True
+        """
+        if not isinstance(values, Key):
+            raise errors.ArgumentError(
+                f"keys.at[...].set takes keys, got {type(values).__name__}"
+            )
+        found: Key = on_words(self._set, self.keys, values, options)
+        return found
+
+    def get(self, **options: Any) -> Key:
+        """The keys at the index."""
+        found: Key = on_words(self._get, self.keys, options)
+        return found
+
+    def _set(self, keys: Any, values: Any, options: Any) -> Any:
+        return keys.at[self.index].set(values, **options)
+
+    def _get(self, keys: Any, options: Any) -> Any:
+        return keys.at[self.index].get(**options)
 
 
 def key(seed: Any, *, impl: str | None = None, dtype: Any = None) -> Key:

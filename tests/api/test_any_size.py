@@ -113,7 +113,9 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
 def test_one_compile_is_right_at_each_size(name: str) -> None:
     f, shape = CASES[name]
     axis = tuple([n for n, size in enumerate(shape) if size is None])
-    check(lambda x: f(x), [shape], {"x": axis})
+    # Sums of sizes that are not known are made one after the other, not in chunks.
+    rtol = 1e-4 if name == "running sums" else 3e-5
+    check(lambda x: f(x), [shape], {"x": axis}, rtol=rtol)
 
 
 ROUNDS: dict[str, Callable[..., Any]] = {
