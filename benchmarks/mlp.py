@@ -3,7 +3,7 @@
 Receives whether to be quick (no difference here), gives cases: the whole step (forward,
 backward, update) as a training loop calls it, on the last step's parameters, and the
 gradients of every example of the batch. fnx and JAX run the same text. Next on the
-walk: `gpt.py`.
+walk: `optimizers.py`.
 """
 
 from __future__ import annotations

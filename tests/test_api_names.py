@@ -31,7 +31,7 @@ LEAST = {
     "fnx.numpy.fft": 100,
     "fnx.lax.linalg": 100,
     "fnx.ops": 100,
-    "fnx.optim": 83,
+    "fnx.optim": 87,
     "fnx.optim.losses": 78,
     "fnx.optim.tree": 91,
     "fnx.optim.schedules": 85,

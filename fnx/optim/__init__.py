@@ -152,6 +152,15 @@ if TYPE_CHECKING:
         inject_hyperparams,
         inject_stateful_hyperparams,
     )
+    from fnx.optim.linesearch import (
+        BacktrackingLinesearchInfo,
+        ScaleByBacktrackingLinesearchState,
+        ScaleByZoomLinesearchState,
+        ZoomLinesearchInfo,
+        scale_by_backtracking_linesearch,
+        scale_by_zoom_linesearch,
+        value_and_grad_from_state,
+    )
     from fnx.optim.losses import (
         convex_kl_divergence,
         cosine_distance,
@@ -193,6 +202,11 @@ if TYPE_CHECKING:
         scale_by_distance_over_gradients,
         scale_by_optimistic_gradient,
         scale_by_polyak,
+    )
+    from fnx.optim.quasi_newton import (
+        ScaleByLBFGSState,
+        lbfgs,
+        scale_by_lbfgs,
     )
     from fnx.optim.signs import (
         ScaleByLionState,
@@ -265,6 +279,10 @@ _LATE_NAMES = {
     "fnx.optim.injection": """InjectHyperparamsState flatten inject_hyperparams
         inject_stateful_hyperparams""",
     "fnx.optim.slow_weights": "LookaheadParams LookaheadState lookahead",
+    "fnx.optim.linesearch": """BacktrackingLinesearchInfo
+        ScaleByBacktrackingLinesearchState ScaleByZoomLinesearchState
+        ZoomLinesearchInfo scale_by_backtracking_linesearch scale_by_zoom_linesearch
+        value_and_grad_from_state""",
     "fnx.optim.losses": """convex_kl_divergence cosine_distance cosine_similarity
         ctc_loss generalized_kl_divergence hinge_loss huber_loss kl_divergence l2_loss
         log_cosh ntxent safe_softmax_cross_entropy sigmoid_binary_cross_entropy
@@ -276,6 +294,7 @@ _LATE_NAMES = {
         ScaleByOptimisticGradientState optimistic_adam_v2 optimistic_gradient_descent
         polyak_sgd scale_by_distance_over_gradients scale_by_optimistic_gradient
         scale_by_polyak""",
+    "fnx.optim.quasi_newton": "ScaleByLBFGSState lbfgs scale_by_lbfgs",
     "fnx.optim.signs": """ScaleByLionState ScaleByRpropState lion rprop scale_by_lion
         scale_by_rprop scale_by_sign sign_sgd signum""",
     "fnx.optim.smoothing": "ApplyEvery EmaState apply_every ema",
@@ -298,6 +317,7 @@ __all__ = [
     "AddNoiseState",
     "ApplyEvery",
     "ApplyIfFiniteState",
+    "BacktrackingLinesearchInfo",
     "ConditionallyMaskState",
     "ConditionallyTransformState",
     "EmaState",
@@ -322,8 +342,10 @@ __all__ = [
     "ScaleByAdamState",
     "ScaleByAdanState",
     "ScaleByAmsgradState",
+    "ScaleByBacktrackingLinesearchState",
     "ScaleByBeliefState",
     "ScaleByDistanceOverGradientsState",
+    "ScaleByLBFGSState",
     "ScaleByLionState",
     "ScaleByNovogradState",
     "ScaleByOptimisticGradientState",
@@ -333,11 +355,13 @@ __all__ = [
     "ScaleByRssState",
     "ScaleBySM3State",
     "ScaleByScheduleState",
+    "ScaleByZoomLinesearchState",
     "Schedule",
     "ShouldSkipUpdateFunction",
     "TraceState",
     "Updates",
     "ZeroNansState",
+    "ZoomLinesearchInfo",
     "adabelief",
     "adadelta",
     "adafactor",
@@ -388,6 +412,7 @@ __all__ = [
     "l2_loss",
     "lamb",
     "lars",
+    "lbfgs",
     "linear_onecycle_schedule",
     "linear_schedule",
     "lion",
@@ -427,9 +452,11 @@ __all__ = [
     "scale_by_adamax",
     "scale_by_adan",
     "scale_by_amsgrad",
+    "scale_by_backtracking_linesearch",
     "scale_by_belief",
     "scale_by_distance_over_gradients",
     "scale_by_factored_rms",
+    "scale_by_lbfgs",
     "scale_by_learning_rate",
     "scale_by_lion",
     "scale_by_novograd",
@@ -447,6 +474,7 @@ __all__ = [
     "scale_by_stddev",
     "scale_by_trust_ratio",
     "scale_by_yogi",
+    "scale_by_zoom_linesearch",
     "scale_gradient",
     "schedules",
     "selective_transform",
@@ -472,6 +500,7 @@ __all__ = [
     "update_infinity_moment",
     "update_moment",
     "update_moment_per_elem_norm",
+    "value_and_grad_from_state",
     "warmup_constant_schedule",
     "warmup_cosine_decay_schedule",
     "warmup_exponential_decay_schedule",

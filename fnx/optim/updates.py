@@ -195,6 +195,16 @@ def scale_gradient(inputs: Any, scale: float) -> Any:
 # ---------------------------------------------------------------- trees
 
 
+def inner(x: Any, y: Any, dtype: Any) -> Leaf:
+    """The real part of the inner product of two trees of arrays, in a dtype."""
+
+    def product(a: Leaf, b: Leaf) -> Leaf:
+        dot: Leaf = fnp.real(fnp.vdot(wide(a), wide(b)))
+        return dot.astype(dtype)
+
+    return tree.reduce(fnp.add, tree.map(product, x, y), fnp.zeros((), dtype))
+
+
 def floating(function: str, name: str, values: Any) -> Any:
     """The tree with every leaf as an array; `DTypeError` if one is no float."""
     leaves, treedef = tree.flatten(values)
