@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
     TracedTree,
@@ -35,6 +37,7 @@ from fnx.core.simplify import simplify
 from fnx.core.trace import trace, tracing
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
+from fnx.records import record
 from fnx.transforms.rewrite import Mask
 from fnx.tree import PyTreeDef
 
@@ -333,6 +336,29 @@ class custom_vjp(Custom):
         return traced.out_tree.unflatten(results)
 
 
+@record
+class _Residuals:
+    """The structure of the residuals, and those that are Python's own numbers.
+
+    Those stay what they are, and the backward rule may branch on them: on whether an
+    argument was `perturbed`, for example. The others, None here, become arrays.
+    """
+
+    treedef: PyTreeDef
+    known: tuple[Any, ...]
+
+    def filled(self, arrays: Iterator[Any]) -> Any:
+        """The residuals with the next arrays in the places of what is not known."""
+        leaves = [next(arrays) if x is None else x for x in self.known]
+        return self.treedef.unflatten(leaves)
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, bool | int | float | complex) and not isinstance(
+        leaf, np.generic
+    )
+
+
 class _VjpRules:
     """The two rules of one call: the backward one needs the forward one's residuals.
 
@@ -352,7 +378,7 @@ class _VjpRules:
         self.fwd, self.bwd = fwd, bwd
         self.symbolic = symbolic
         self.forward = Rule(self.make_forward, symbolic)
-        self.residual_trees: dict[Mask, PyTreeDef] = {}
+        self.residuals: dict[Mask, _Residuals] = {}
 
     def make_forward(self, moving: Mask) -> Program:
         """Captured arrays and operands to the outputs and what `backward` is given:
@@ -369,9 +395,11 @@ class _VjpRules:
                 call.asker, "the forward rule", output, traced.out_tree, types
             )
             leaves, treedef = tree.flatten(residuals)
-            self.residual_trees[moving] = treedef
+            known = tuple([x if _is_number(x) else None for x in leaves])
+            self.residuals[moving] = _Residuals(treedef, known)
             asker = f"{call.asker}: the residuals"
-            kept = output_arrays(asker, leaves, treedef)
+            arrays = output_arrays(asker, leaves, treedef)
+            kept = chosen(arrays, tuple([x is None for x in known]))
             return [*outputs, *chosen(operands, call.is_apart()), *kept]
 
         return rule_program(call, traced, run, [])
@@ -386,16 +414,15 @@ class _VjpRules:
         out_types = traced.out_types
         kept_types = self.forward.program(moving).output_types[len(out_types) :]
         # the forward rule that is not symbolic has been traced for some mask, once
-        trees = self.residual_trees
-        residual_tree = trees[moving] if self.symbolic else next(iter(trees.values()))
+        found = self.residuals
+        kept = found[moving] if self.symbolic else next(iter(found.values()))
         shown = given if self.symbolic else (True,) * len(given)
 
         def run(*values: Any) -> list[Any]:
             rest = iter(values)
             rows = zip(call.operands, call.is_apart(), strict=True)
             operands = [next(rest) if apart else x for x, apart in rows]
-            count = residual_tree.num_leaves
-            residuals = residual_tree.unflatten([next(rest) for _ in range(count)])
+            residuals = kept.filled(rest)
             cts = traced.out_tree.unflatten(_with_zeros(rest, out_types, shown))
             apart, primals = call.parted(operands)
             result = self.bwd(*apart, residuals, cts)

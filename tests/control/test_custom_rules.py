@@ -97,6 +97,45 @@ def test_symbolic_zeros_under_transformations(which):
             close(a, b)
 
 
+def test_residuals_that_are_numbers_of_python_stay_so():
+    f = fnx.custom_vjp(lambda x, y: x * y)
+    seen = []
+
+    def forward(x, y):
+        kept = {"moving": (x.perturbed, y.perturbed), "times": 2, "half": 0.5}
+        return x.value * y.value, (x.value, y.value, kept, np.float32(3.0))
+
+    def backward(residuals, ct):
+        x, y, kept, three = residuals
+        seen.append(kept["moving"])
+        assert type(kept["times"]) is int and type(kept["half"]) is float
+        assert three.dtype == "float32"
+        ct = sum([ct] * kept["times"]) * kept["half"] * three / 3
+        by_x, by_y = kept["moving"]
+        return (ct * y if by_x else None), (ct * x if by_y else None)
+
+    f.defvjp(forward, backward, symbolic_zeros=True)
+    x, y = np.float64(3.0), np.float64(4.0)
+    for argnums, moving in (
+        (0, (True, False)),
+        (1, (False, True)),
+        ((0, 1), (True,) * 2),
+    ):
+        for make in (
+            lambda g: g,
+            fnx.jit,
+            lambda g: lambda x, y: fnx.vmap(g)(np.array([x]), np.array([y])),
+        ):
+            seen.clear()
+            found = make(fnx.grad(f, argnums))(x, y)
+            wanted = [(4.0, 3.0)[n] for n in np.atleast_1d(argnums)]
+            for a, b in zip(fnx.tree.leaves(found), wanted, strict=True):
+                close(a, b)
+            assert set(seen) == {moving}
+    close(fnx.hessian(f, 1)(x, y), 0.0)
+    close(fnx.grad(fnx.grad(f), 1)(x, y), 1.0)
+
+
 @AXES
 def test_symbolic_zeros_of_mapped_functions(axes):
     f = symbolic_product([])

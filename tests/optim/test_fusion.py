@@ -18,7 +18,8 @@ LEAVES = len(tree.leaves(PARAMS))
 # what the count of updates costs, apart from the leaves
 COUNTS = 3
 ONE_PASS = """adabelief adadelta adagrad adam adamax adamw adan amsgrad fromage lars
-    nadam optimistic_gradient_descent radam rmsprop rprop sgd sign_sgd signum yogi""".split()
+    nadam optimistic_gradient_descent radam rmsprop rprop sgd sign_sgd signum
+    yogi""".split()
 # norms and means of a leaf come before its steps; Lion signs what it also averages
 SEVERAL_PASSES = "adafactor lamb lion novograd sm3".split()
 
