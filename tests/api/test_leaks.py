@@ -155,3 +155,29 @@ def test_checking_leaks_has_no_false_alarms():
         fnx.hessian(f)(x)
         fnx.vmap(fnx.grad(f))(x[None])
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_the_search_is_bounded(monkeypatch):
+    """Each look takes as long as there are objects: their number must not grow."""
+    looks = []
+    referrers = gc.get_referrers
+    monkeypatch.setattr(
+        gc, "get_referrers", lambda *args: looks.append(len(args)) or referrers(*args)
+    )
+    shelf.clear()
+    leak(lambda x: shelf.extend([[x] for _ in range(300)]))
+    (tracer,) = shelf[0]
+    text = use(tracer)
+    assert "global shelf[" in text
+    assert len(looks) <= 6
+    assert max(looks) <= 101
+
+
+def test_a_holder_is_named_once_for_each_of_its_places():
+    global stash
+    shelf.clear()
+    leak(lambda x: shelf.append([x]))
+    stash = shelf[0][0]
+    text = use(stash)
+    assert "global stash of module" in text
+    assert "global shelf[0][0] of module" in text
