@@ -32,6 +32,14 @@ _USUAL = 10_000
 class Undecided(Exception):
     """What was asked of a size has another answer for another size."""
 
+    @property
+    def rounded(self) -> bool:
+        """Whether a quotient is in it, which is exact where the size is known better.
+
+        Texts tell: passes add to them what they were about.
+        """
+        return "//" in str(self)
+
 
 @record
 class Symbol:

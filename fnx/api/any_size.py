@@ -156,9 +156,9 @@ class AnySizes:
                 code = compiled_for_sizes(made.program)
             except Undecided as error:
                 self.problem = error
-                if "//" not in str(error):  # what is rounded is not, on some grid
-                    break
-                continue
+                if error.rounded:
+                    continue
+                break
             except errors.DynamicSizeError as error:
                 self.problem = error
                 continue
