@@ -8,13 +8,13 @@ the library's status or an AssertionError. Next: `test_cudnn.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tests.cuda.library_fakes import Fake, memory, number
+from tests.cuda.library_fakes import memory, number
 
 BAD_PARAM, NOT_SUPPORTED = 2000, 3000
 DATA = {0: np.float32, 1: np.float64, 2: np.float16, 9: ml_dtypes.bfloat16}
@@ -33,18 +33,28 @@ OFFERED: dict[str, Perf] = {
 WORKSPACE = 4096
 
 
-class FakeDnn(Fake):
-    """cuDNN; `ran` are the functions with their algorithms and arithmetics.
+Later = Callable[[int, Callable[[], None], Sequence[tuple[int, int]]], None]
+"""Puts a run into a stream; it writes so many bytes at addresses."""
 
-    Functions that are `refused` are offered no algorithm.
+
+class FakeDnn:
+    """cuDNN; `calls` are the functions that ran, their algorithms and arithmetics.
+
+    Functions that are `refused` are offered no algorithm, and `fails` has one give a
+    status.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.fails: dict[str, int] = {}
+        self.later: Later = lambda stream, run, writes: run()
+        self.numbers = itertools.count(1)
         self.descriptors: dict[int, dict[str, Any]] = {}
         self.refused: set[str] = set()
         self.stream = 0
         self.calls: list[tuple[str, int, int]] = []
+
+    def status(self, name: str) -> int:
+        return self.fails.get(name, 0)
 
     def cudnnGetVersion(self) -> int:
         return 92800
