@@ -8,13 +8,13 @@ the library's status or an AssertionError. Next: `test_cudnn.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tests.cuda.library_fakes import memory, number
+from tests.cuda.library_fakes import Fake, Written, memory, number
 
 BAD_PARAM, NOT_SUPPORTED = 2000, 3000
 DATA = {0: np.float32, 1: np.float64, 2: np.float16, 9: ml_dtypes.bfloat16}
@@ -33,28 +33,18 @@ OFFERED: dict[str, Perf] = {
 WORKSPACE = 4096
 
 
-Later = Callable[[int, Callable[[], None], Sequence[tuple[int, int]]], None]
-"""Puts a run into a stream; it writes so many bytes at addresses."""
+class FakeDnn(Fake):
+    """cuDNN; `ran` are the functions with their algorithms and arithmetics.
 
-
-class FakeDnn:
-    """cuDNN; `calls` are the functions that ran, their algorithms and arithmetics.
-
-    Functions that are `refused` are offered no algorithm, and `fails` has one give a
-    status.
+    Functions that are `refused` are offered no algorithm.
     """
 
     def __init__(self) -> None:
-        self.fails: dict[str, int] = {}
-        self.later: Later = lambda stream, run, writes: run()
-        self.numbers = itertools.count(1)
+        super().__init__()
         self.descriptors: dict[int, dict[str, Any]] = {}
         self.refused: set[str] = set()
         self.stream = 0
         self.calls: list[tuple[str, int, int]] = []
-
-    def status(self, name: str) -> int:
-        return self.fails.get(name, 0)
 
     def cudnnGetVersion(self) -> int:
         return 92800
@@ -210,7 +200,7 @@ class FakeDnn:
         # The descriptors may change before the stream comes to it.
         settings = dict(known)
 
-        def run() -> None:
+        def run() -> Written:
             self.calls.append((kind, int(algorithm), math))
             memory(number(work), WORKSPACE, np.uint8)[...] = 0xAB
             given = {name: view.astype(np.float64) for name, view in views.items()}
@@ -219,9 +209,10 @@ class FakeDnn:
             made = _computed(kind, settings, given)
             with np.errstate(over="ignore"):
                 views[names[-1]][...] = made.astype(dtype)
+            written = places[-1], _span(views[names[-1]])
+            return [written, (number(work), WORKSPACE)]
 
-        writes = [(places[-1], _span(views[names[-1]])), (number(work), WORKSPACE)]
-        self.later(self.stream, run, writes)
+        self.later(self.stream, run)
         return 0
 
 

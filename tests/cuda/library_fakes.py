@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.cuda_emulator.memory import INITIALISED
+
 Written = Sequence[tuple[int, int]]
 Run = Callable[[], Written]
 Later = Callable[[int, Run], None]
@@ -30,6 +32,21 @@ def memory(address: int, size: int, dtype: Any) -> Any:
     """Memory of this process as an array."""
     nbytes = size * np.dtype(dtype).itemsize
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype)
+
+
+def later_on(machine: Any) -> Later:
+    """What puts a library's work into the machine's streams."""
+
+    def later(handle: int, run: Run) -> None:
+        stream = machine.stream(handle)
+
+        def run_on_device() -> None:
+            for address, size in run():
+                machine.memories[stream.device].mark(address, size, INITIALISED)
+
+        machine.enqueue(stream, run_on_device, "work of a library")
+
+    return later
 
 
 def now(stream: int, run: Run) -> None:
@@ -57,8 +74,12 @@ class Fake:
         if method is None or name in self.missing:
             raise AttributeError(name)
         return lambda *arguments: (
-            self.fails.get(name, 0) or method(*map(number, arguments)) or 0
+            self.status(name) or method(*map(number, arguments)) or 0
         )
+
+    def status(self, name: str) -> int:
+        """What a function that fails gives."""
+        return self.fails.get(name, 0)
 
     def find(self, routine: str) -> Callable[..., Any] | None:
         """What a function does; `None` if there is none."""

@@ -33,7 +33,7 @@ from tests.cuda.compare import on_cpu
 from tests.cuda.conftest import emulated
 from tests.cuda.convolutions import Case, check, memories
 from tests.cuda.dnn_fake import FMA_MATH, WORKSPACE, FakeDnn
-from tests.cuda_emulator.memory import INITIALISED
+from tests.cuda.library_fakes import later_on
 
 pytestmark = pytest.mark.cuda
 named = pytest.mark.parametrize
@@ -207,16 +207,6 @@ def machine(request, monkeypatch):
         blaslt_tuning.forget()
         found = FakeDnn()
 
-        def later(handle, run, writes):
-            stream = made.stream(handle)
-
-            def run_on_device():
-                run()
-                for address, size in writes:
-                    made.memories[stream.device].mark(address, size, INITIALISED)
-
-            made.enqueue(stream, run_on_device, "a convolution of the library")
-
         def clock_on(stream):
             def clock(start):
                 before = len(found.calls)
@@ -227,7 +217,7 @@ def machine(request, monkeypatch):
 
             return clock
 
-        found.later, found.times, found.ours = later, {0: 1.0}, 3.0
+        found.later, found.times, found.ours = later_on(made), {0: 1.0}, 3.0
         monkeypatch.setattr(blaslt_tuning, "clock_on", clock_on)
         cudnn.LIBRARY.use(found)
         with fnx.default_device(fnx.devices("cpu")[0]):

@@ -22,27 +22,12 @@ from fnx_cuda import cufft, cusolver, served_stacks, stacks
 from tests.cuda.compare import on_cpu, on_device
 from tests.cuda.conftest import emulated
 from tests.cuda.fft_fake import FakeFft
+from tests.cuda.library_fakes import later_on
 from tests.cuda.solver_fakes import FakeSolver
 from tests.cuda.test_linear_algebra import close, definite, matrices
-from tests.cuda_emulator.memory import INITIALISED
 
 pytestmark = pytest.mark.cuda
 named = pytest.mark.parametrize
-
-
-def later_on(machine: Any) -> Any:
-    """What puts a library's work into the machine's streams."""
-
-    def later(handle: int, run: Any) -> None:
-        stream = machine.stream(handle)
-
-        def run_on_device() -> None:
-            for address, size in run():
-                machine.memories[stream.device].mark(address, size, INITIALISED)
-
-        machine.enqueue(stream, run_on_device, "work of a library")
-
-    return later
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from fnx_cuda.called import Library
 from tests import cuda_emulator as emulator
 from tests.cuda.compare import on_cpu, on_device
 from tests.cuda.conftest import emulated
+from tests.cuda.library_fakes import later_on
 from tests.cuda.solver_fakes import FakeBlas, FakeSolver
 from tests.cuda.test_linear_algebra import (
     DTYPES,
@@ -32,7 +33,6 @@ from tests.cuda.test_linear_algebra import (
     exact,
     matrices,
 )
-from tests.cuda.test_served import later_on
 
 pytestmark = pytest.mark.cuda
 named = pytest.mark.parametrize
