@@ -78,13 +78,13 @@ class Custom(ABC):
         return self._record(bind_call(self._asker, self.fun, self.nondiff, args))
 
     @functools.cached_property
-    def _signature(self) -> inspect.Signature:
+    def _accepted(self) -> inspect.Signature:
         return inspect.signature(self.fun)
 
     def _positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """All arguments by position, defaults included, since rules have no names."""
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self._accepted.bind(*args, **kwargs)
         except ValueError:  # a builtin without a signature
             return args
         bound.apply_defaults()
