@@ -105,7 +105,7 @@ from fnx.optim.updates import (
 )
 
 if TYPE_CHECKING:
-    from fnx.optim import losses, schedules, tree, tree_utils
+    from fnx.optim import contrib, losses, schedules, tree, tree_utils
     from fnx.optim.adam_variants import (
         ScaleByAdanState,
         ScaleByAmsgradState,
@@ -265,7 +265,7 @@ if TYPE_CHECKING:
         scale_by_trust_ratio,
     )
 
-_LATE_MODULES = ("losses", "schedules", "tree", "tree_utils")
+_LATE_MODULES = ("contrib", "losses", "schedules", "tree", "tree_utils")
 _LATE_NAMES = {
     "fnx.optim.adam_variants": """ScaleByAdanState ScaleByAmsgradState
         ScaleByBeliefState ScaleByNovogradState adabelief adamax adamaxw adan amsgrad
@@ -387,6 +387,7 @@ __all__ = [
     "conditionally_mask",
     "conditionally_transform",
     "constant_schedule",
+    "contrib",
     "convex_kl_divergence",
     "cosine_decay_schedule",
     "cosine_distance",
