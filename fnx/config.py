@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fnx.errors import ArgumentError, OptionError, hide_frames
@@ -341,9 +342,14 @@ config = Config()
 """The options of this process."""
 
 
+for_any_size: ContextVar[bool] = ContextVar("fnx_for_any_size", default=False)
+"""Whether what is traced is to be one program for many sizes of its arrays."""
+
+
 def traced_options() -> tuple[Any, ...]:
     """The options that a trace depends on: a part of what its program is known by."""
     return (
+        for_any_size.get(),
         config.strong_zero,
         config.numpy_dtype_promotion,
         config.numpy_rank_promotion,

@@ -25,7 +25,7 @@ from fnx.api.entry import Entry, Signature, signature
 from fnx.api.jit import CACHE_SIZE, Jitted
 from fnx.api.native import Calls
 from fnx.api.static import Divided, Options
-from fnx.config import config, watching
+from fnx.config import config, for_any_size, watching
 from fnx.core.array import Array
 from fnx.core.padding import Ints
 from fnx.core.program import Program
@@ -34,6 +34,7 @@ from fnx.core.types import ArrayType
 from fnx.ops.shape import pad, slice_
 from fnx.records import record
 from fnx.runtime.array import wrap
+from fnx.runtime.device import Placement
 from fnx.runtime.device_array import put
 from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import compiling_forbidden
@@ -287,6 +288,16 @@ class Dynamic(Jitted):
                     places.append((number, axis % type.ndim))
             leaf += branch.num_leaves
         return _Sizes(found.types, tuple(places))
+
+    def _staged(
+        self, divided: Divided, found: Signature, placement: Placement | None
+    ) -> Entry:
+        """The traced program, which is to be like that of other sizes."""
+        token = for_any_size.set(True)
+        try:
+            return super()._staged(divided, found, placement)
+        finally:
+            for_any_size.reset(token)
 
     def _ready_for(
         self, key: Any, divided: Divided, found: Signature, sizes: _Sizes

@@ -14,6 +14,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
+from fnx.config import for_any_size
 from fnx.core.array import Array
 from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.joining import stack
@@ -297,7 +298,9 @@ def _at_position(ordered: Array, position: Any, method: str) -> Array:
             return _column(ordered, low)
         case "midpoint":
             return _middle(_column(ordered, low), _column(ordered, above))
-    # Also where both are one: so one program serves any number of elements.
+    if not for_any_size.get():
+        return _linear(_column(ordered, low), _column(ordered, above), weight)
+    # A gather reads two, also where both are one.
     pair = iota(shape=(2,), dtype=dtypes.int32, axis=0)
     both = ufuncs.minimum(add(pair, low), above)
     ends = take(ordered, both, -1, mode="clip")
