@@ -464,6 +464,12 @@ def test_conversions(source, target):
             agrees("astype", array(shape, DTYPES[SHORT.index(source)], kind), target)
 
 
+def test_floats_become_the_nearest_integers():
+    for x in (f32, f32.astype("float64")):
+        for target in ("int8", "int32", "int64", "uint16", "uint32"):
+            assert is_native("astype", x, target)
+
+
 def test_what_returns_its_argument_still_does():
     warm("astype", f32, dtypes.float32)
     assert f32.astype(dtypes.float32) is f32

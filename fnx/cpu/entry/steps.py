@@ -35,9 +35,9 @@ _CODES = {name: code for code, name in enumerate(_NUMBERS)}
 
 
 def conversion(source: np.dtype[Any], target: np.dtype[Any]) -> int | None:
-    """The data of a `CONVERT` step, if it converts as NumPy does."""
+    """The data of a `CONVERT` step, if there is one. Floats saturate, NaN becomes 0."""
     names = source.name, target.name
-    if not set(names) <= _CODES.keys() or (source.kind == "f" and target.kind in "iu"):
+    if not set(names) <= _CODES.keys():
         return None
     if names == ("int64", "float32"):  # it would be rounded twice
         return None
@@ -118,7 +118,7 @@ def _reading(name: str) -> str:
                 "%narrow = load float, ptr %x\n"
                 "  %real.float = fpext float %narrow to double"
             )
-        return f"read.{name}:\n  {wide}\n  br label %write\n"
+        return f"read.{name}:\n  {wide}\n  br label %float\n"
     extend = "zext" if name[0] in "ub" else "sext"
     wide = f"%{name}.wide = {extend} {type_} %{name} to i64"
     if type_ == "i64":
@@ -159,15 +159,36 @@ def _labels(prefix: str) -> str:
 
 _INTEGERS = [name for name, type_ in _NUMBERS.items() if type_[0] == "i"]
 
+
+def _ends(which: str) -> str:
+    """The least or greatest number of each integer dtype; floats have none."""
+    rows = []
+    for name in _NUMBERS:
+        integer = name in _INTEGERS and name != "bool"
+        rows.append(f"i64 {getattr(np.iinfo(name), which) if integer else 0}")
+    return f"[{len(rows)} x i64] [{', '.join(rows)}]"
+
+
 _CONVERT = f"""
+@least = internal constant {_ends("min")}
+@greatest = internal constant {_ends("max")}
+declare i64 @llvm.fptosi.sat.i64.f64(double)
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+
 ; A step: sizes[0] numbers of one dtype become numbers of another; the codes of both are
-; in the data. Integers go by way of 64 bits, and to floats by way of double precision.
+; in the data. Integers go by way of 64 bits, and to floats by way of double precision;
+; floats that are no integer of a dtype become the nearest one, NaN becomes 0.
 define void @{CONVERT}(ptr %args, ptr %sizes, ptr %strides, ptr %data) {{
 entry:
   %count = load i64, ptr %sizes
   %codes = ptrtoint ptr %data to i64
   %from.code = and i64 %codes, 15
   %to.code = lshr i64 %codes, 4
+  %least.at = getelementptr i64, ptr @least, i64 %to.code
+  %least = load i64, ptr %least.at
+  %greatest.at = getelementptr i64, ptr @greatest, i64 %to.code
+  %greatest = load i64, ptr %greatest.at
 {_operand("x", 0)}{_operand("to", 1)}
   br label %start
 start:
@@ -189,11 +210,16 @@ integer:
 }
   %integer.real = sitofp i64 %integer.value to double
   br label %write
-write:
-  %whole = phi i64 [ %integer.value, %integer ], [ 0, %read.float32 ],
-    [ 0, %read.float64 ]
-  %real = phi double [ %integer.real, %integer ], [ %real.float, %read.float32 ],
+float:
+  %float.value = phi double [ %real.float, %read.float32 ],
     [ %real.double, %read.float64 ]
+  %float.whole = call i64 @llvm.fptosi.sat.i64.f64(double %float.value)
+  %float.capped = call i64 @llvm.smin.i64(i64 %float.whole, i64 %greatest)
+  %float.bounded = call i64 @llvm.smax.i64(i64 %float.capped, i64 %least)
+  br label %write
+write:
+  %whole = phi i64 [ %integer.value, %integer ], [ %float.bounded, %float ]
+  %real = phi double [ %integer.real, %integer ], [ %float.value, %float ]
   switch i64 %to.code, label %all [ {_labels("write")} ]
 {"".join(map(_writing, _NUMBERS))}
 all:

@@ -462,7 +462,14 @@ class _Watched(np.ndarray[Any, Any]):
         return self.watch.view(found)
 
     def astype(self, dtype: Any, *options: Any, **named: Any) -> Any:
-        return self.watch.convert(self, np.dtype(dtype))
+        target = np.dtype(dtype)
+        if self.dtype.kind == "f" and target.kind in "iu":
+            raise Unwatched("NumPy's way from floats to integers, which depends")
+        return self.watch.convert(self, target)
+
+    def saturated(self, dtype: np.dtype[Any]) -> Any:
+        """As integers: the nearest one of the dtype, 0 for NaN."""
+        return self.watch.convert(self, dtype)
 
     __setitem__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __iter__ = item = tolist = tobytes = fill = sort = partition = put = _refuse
