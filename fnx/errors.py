@@ -27,15 +27,15 @@ class FnxError(Exception):
     """Base of every error that fnx raises on purpose."""
 
 
-class ShapeError(FnxError, TypeError):
-    """Shapes that do not fit together."""
+class ShapeError(FnxError, TypeError, ValueError):
+    """Shapes that do not fit together; a `ValueError` too, as NumPy raises."""
 
 
 class DTypeError(FnxError, TypeError):
     """A dtype that fnx does not support, or that this operation does not accept."""
 
 
-class AxisError(FnxError, ValueError):
+class AxisError(FnxError, ValueError, IndexError):
     """An axis that the array, or the surrounding `vmap` or `pmap`, does not have."""
 
 
