@@ -6,7 +6,9 @@ as NumPy's scalar types do. Receives dtypes and values; next on the walk: `creat
 
 from __future__ import annotations
 
+import functools
 import math
+from dataclasses import dataclass, fields
 from typing import Any
 
 import ml_dtypes
@@ -163,14 +165,50 @@ def dtype(spec: DTypeLike) -> np.dtype[Any]:
     return dtypes.as_dtype(spec)
 
 
-def finfo(dtype: DTypeLike) -> Any:
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """The limits of a floating-point dtype, as Python's numbers, by NumPy's names."""
+
+    dtype: np.dtype[Any]
+    bits: int
+    eps: float
+    epsneg: float
+    max: float
+    min: float
+    smallest_normal: float
+    smallest_subnormal: float
+    tiny: float
+    resolution: float
+    precision: int
+    iexp: int
+    machep: int
+    maxexp: int
+    minexp: int
+    negep: int
+    nexp: int
+    nmant: int
+
+
+def finfo(dtype: DTypeLike) -> FloatLimits:
     """The limits of a floating-point dtype, or of the parts of a complex one.
 
-    >>> float(finfo("float16").max)
+    >>> finfo("float16").max
     65504.0
     """
     found = dtypes.as_dtype(getattr(dtype, "dtype", dtype))
-    return ml_dtypes.finfo(dtypes.real_dtype(found))
+    return _float_limits(dtypes.real_dtype(found))
+
+
+@functools.cache
+def _float_limits(dtype: np.dtype[Any]) -> FloatLimits:
+    info = ml_dtypes.finfo(dtype)
+    numbers: dict[str, Any] = {}
+    for field in fields(FloatLimits):
+        value = getattr(info, field.name)
+        is_float = field.type == "float"
+        numbers[field.name] = float(value) if is_float else value
+    numbers["dtype"] = dtype
+    return FloatLimits(**numbers)
 
 
 def iinfo(dtype: DTypeLike) -> Any:
