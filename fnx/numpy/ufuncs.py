@@ -183,11 +183,19 @@ def _rint(x: Array) -> Array:
 
 
 def _log2(x: Array) -> Array:
-    return ops.div(ops.log(x), math.log(2))
+    return _over(ops.log(x), math.log(2))
 
 
 def _log10(x: Array) -> Array:
-    return ops.div(ops.log(x), math.log(10))
+    return _over(ops.log(x), math.log(10))
+
+
+def _over(x: Array, number: float) -> Array:
+    """X / number, part by part: an infinite part of x leaves the other one alone."""
+    if not dtypes.is_complex(x.dtype):
+        return ops.div(x, number)
+    sides = [ops.div(part(x), number) for part in (parts.real, parts.imag)]
+    return parts.complex_(*sides)
 
 
 # ---------------------------------------------------------------- arithmetic

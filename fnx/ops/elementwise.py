@@ -442,7 +442,7 @@ exp_neg_square = Smooth(
 
 exp = Smooth("exp", INEXACT, np.exp, lambda out, x: out)
 exp2 = Smooth("exp2", INEXACT, np.exp2, lambda out, x: mul(out, math.log(2)))
-expm1 = Smooth("expm1", INEXACT, np.expm1, lambda out, x: exp(x))
+expm1 = Smooth("expm1", INEXACT, formulas.expm1, lambda out, x: exp(x))
 log = Smooth("log", INEXACT, np.log, lambda out, x: div(1, x))
 log1p = Smooth("log1p", INEXACT, formulas.log1p, lambda out, x: div(1, add(x, 1)))
 

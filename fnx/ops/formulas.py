@@ -242,16 +242,26 @@ def exp_neg_square_element(k: Any, x: Any) -> Any:
     return k.mul(k.op("exp", k.neg(square)), k.sub(k.constant(1, x.dtype), rest))
 
 
+def expm1(x: Any) -> Any:
+    """exp(x) - 1; NumPy's is NaN in places for complex numbers that are not finite."""
+    value = np.expm1(x)
+    if x.dtype.kind != "c":
+        return value
+    return np.where(np.isfinite(value), value, np.exp(x) - 1)
+
+
 def log1p(x: Any) -> Any:
     """log(1 + x); NumPy's loses the real part of a small complex number."""
     if x.dtype.kind != "c":
         return np.log1p(x)
-    rounded = 1 + x
+    rounded = join(1 + x.real, x.imag)  # 1 + x would lose the sign of a zero
     same = rounded == 1
-    # Kahan: the rounding of 1 + x is in both factors, and cancels.
-    value = np.log(rounded) * (x / np.where(same, 1, rounded - 1))
-    value = np.where(np.isfinite(value), value, np.log(rounded))
-    return np.where(same, x, value)
+    value = np.log(rounded)
+    # Kahan: the rounding of 1 + x is in both factors, and cancels. The angle needs no
+    # such care, and would lose the sign of a zero in the product.
+    exact = (value * (x / np.where(same, 1, rounded - 1))).real
+    real = np.where(np.isfinite(exact), exact, value.real)
+    return np.where(same, x, join(real, value.imag))
 
 
 def logistic(x: Any) -> Any:
