@@ -110,7 +110,12 @@ def asarray(
         make = functools.partial(asarray, a, dtype, order, copy=copy)
         return made_on(device, "asarray", make, new=False)
     if isinstance(a, Array):
-        return a if dtype is None else array(a, dtype, order=order)
+        same = a if dtype is None else array(a, dtype, order=order)
+        if copy is False and same.dtype != a.dtype:
+            raise errors.OptionError(
+                f"asarray: copy=False, but {a.type} must be copied to be {same.dtype}"
+            )
+        return same
     found = _shared(a, None if dtype is None else dtypes.as_dtype(dtype), bool(copy))
     if found is not None:
         return found
@@ -204,6 +209,8 @@ def made_on(
     return made_at(found, placement) if new else put(found, placement)
 
 
+# NumPy counts in int64, beyond which it goes on in floats.
+_LARGEST = 2**63 - 1
 # What is surely no array on a device.
 _HERE = (np.ndarray, np.generic, list, tuple, bool, int, float, complex)
 
@@ -495,7 +502,10 @@ def arange(
     if not dtypes.is_integer(found):
         return beside(np.arange(*values).astype(found))
     first, last, stride = [*values, 1][:3]
-    if not busy and all(value.__class__ is int for value in (first, last, stride)):
+    if not busy and all(
+        value.__class__ is int and abs(value) <= _LARGEST
+        for value in (first, last, stride)
+    ):
         return making.from_numpy(np.arange(first, last, stride).astype(found))
     size = max(0, -int((first - last) // stride))
     counted = iota(shape=(size,), dtype=found, axis=0)

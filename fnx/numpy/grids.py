@@ -15,7 +15,7 @@ from fnx import dtypes, errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.core.trace import constant
-from fnx.numpy.creation import arange, astype, full, made_on
+from fnx.numpy.creation import arange, array, astype, full, made_on
 from fnx.numpy.operands import (
     ArrayLike,
     DTypeLike,
@@ -74,7 +74,7 @@ def linspace(
     num = num.__index__()
     if num < 0:
         raise errors.OptionError(f"linspace: num={num} is negative")
-    low, high, computed = _bounds("linspace", start, stop)
+    low, high, computed = _bounds("linspace", start, stop, dtype)
     wanted = computed if dtype is None else dtypes.as_dtype(dtype)
     values = _interpolated(low, high, num, num - 1 if endpoint else num)
     if dtypes.is_integer(wanted) and not dtypes.is_integer(computed):
@@ -90,8 +90,15 @@ def linspace(
     return values, step
 
 
-def _bounds(function: str, start: Any, stop: Any) -> tuple[Array, Array, Any]:
+def _bounds(
+    function: str, start: Any, stop: Any, wanted: DTypeLike = None
+) -> tuple[Array, Array, Any]:
+    """Two arrays of one shape, and their dtype: as wide as the values asked for."""
     low, high = operands(function, start, stop, inexact=True)
+    computed = low.type.dtype
+    wide = dtypes.promote((computed, False), (_inexact(wanted, computed), False))[0]
+    if wide != computed:
+        low, high = operands(function, array(start, wide), array(stop, wide))
     # A literal stands for an array of rank 0 beside one that has axes.
     shape = next((x.shape for x in (low, high) if isinstance(x, Array)), ())
     low, high = [
@@ -100,6 +107,16 @@ def _bounds(function: str, start: Any, stop: Any) -> tuple[Array, Array, Any]:
     ]
     dtype = low.dtype
     return cast(low, dtype), cast(high, dtype), dtype
+
+
+def _inexact(wanted: DTypeLike, computed: np.dtype[Any]) -> np.dtype[Any]:
+    """The inexact dtype that holds the values of a dtype, or else the computed one."""
+    if wanted is None:
+        return computed
+    found = dtypes.as_dtype(wanted)
+    if dtypes.is_integer(found) and found.itemsize >= 4:
+        return dtypes.float64
+    return found if dtypes.is_inexact(found) else computed
 
 
 def _interpolated(low: Array, high: Array, num: int, intervals: int) -> Array:
@@ -135,7 +152,8 @@ def logspace(
     >>> logspace(0, 2, 3)
     Array([  1.,  10., 100.], dtype=float32)
     """
-    exponents = linspace(start, stop, num, endpoint, axis=axis)
+    low, high, _ = _bounds("logspace", start, stop, dtype)
+    exponents = linspace(low, high, num, endpoint, axis=axis)
     values = pow(*operands("logspace", base, exponents))
     return values if dtype is None else astype(values, dtype)
 
@@ -154,7 +172,7 @@ def geomspace(
     >>> geomspace(1, 16, 3)
     Array([ 1.,  4., 16.], dtype=float32)
     """
-    low, high, _ = _bounds("geomspace", start, stop)
+    low, high, _ = _bounds("geomspace", start, stop, dtype)
     ratio = linspace(0.0, log(div(high, low)), num, endpoint, axis=axis)
     values = mul(*operands("geomspace", low, exp(ratio)))
     return values if dtype is None else astype(values, dtype)
