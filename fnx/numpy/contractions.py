@@ -208,6 +208,10 @@ def vecdot(
     x, y = conj(as_array("vecdot", x1)), as_array("vecdot", x2, 1)
     x = moveaxis(x, axis_index("vecdot", axis, x.ndim), -1)
     y = moveaxis(y, axis_index("vecdot", axis, y.ndim), -1)
+    if x.shape[-1] != y.shape[-1]:
+        raise errors.ShapeError(
+            f"vecdot: sizes {x.shape[-1]} and {y.shape[-1]} along axis {axis} differ"
+        )
     shape = broadcast_shapes(x.shape, y.shape)
     x, y = broadcast(x, shape), broadcast(y, shape)
     outer = tuple(range(len(shape) - 1))

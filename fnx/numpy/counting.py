@@ -306,6 +306,8 @@ def diff(
     """
     x = as_array("diff", a)
     place = axis_index("diff", axis, x.ndim)
+    if n == 0:
+        return x
     ends = [_end(x, value, place) for value in (prepend, append)]
     row = [ends[0], x, ends[1]]
     x = concatenate([part for part in row if part is not None], place)

@@ -80,15 +80,15 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
 ) -> Any:
-    """Places are int32."""
+    """Places have the default int dtype."""
     known = method in ("scan", "scan_unrolled", "sort", "compare_all", "default")
     if not _alike(a, v) or a.ndim != 1 or sorter is not None or not known:
         return NotImplemented
-    return np.asarray(a.searchsorted(v, side), np.int32)
+    return _int(np.asarray(a.searchsorted(v, side)))
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> Any:
-    """Places are int32."""
+    """Numbers of bins have the default int dtype."""
     if not _alike(x, bins) or bins.ndim != 1 or bins.size < 2 or method is not None:
         return NotImplemented
     if bins[0] <= bins[-1]:
@@ -96,7 +96,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> A
     else:
         side = "right" if right else "left"
         found = bins.size - bins[::-1].searchsorted(x, side)
-    return np.asarray(found, np.int32)
+    return _int(np.asarray(found))
 
 
 def interp(

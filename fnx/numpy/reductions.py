@@ -35,8 +35,8 @@ from fnx.numpy.operands import (
     typed,
 )
 from fnx.ops import cumulative, reduce
-from fnx.ops.arithmetic import mul, sub
-from fnx.ops.elementwise import div
+from fnx.ops.arithmetic import mul, select, sub
+from fnx.ops.elementwise import div, gt
 from fnx.ops.shape import full, padded_along, reshape
 
 Axis = int | tuple[int, ...] | None
@@ -324,7 +324,8 @@ def var(
 ) -> Array:
     """The mean square distance from the mean, over axes.
 
-    The sum is divided by the number of elements minus `ddof` (or `correction`).
+    The sum is divided by the number of elements minus `ddof` (or `correction`); it is
+    NaN if there are no more elements than that.
 
     >>> var(np.array([1.0, 3.0])).item()
     1.0
@@ -344,7 +345,8 @@ def var(
         square = real(mul(gap, conj(gap)))
     total = _reduced("var", reduce.reduce_sum, square, axes, True, where, 0)
     free = ufuncs.subtract(count, ddof if correction is None else correction)
-    value = ufuncs.divide(total, cast(ufuncs.maximum(free, 0), square.dtype))
+    divisor = cast(ufuncs.maximum(free, 0), square.dtype)
+    value = ufuncs.divide(total, select(gt(divisor, 0), divisor, np.nan))
     if not keepdims:
         value = reshape(
             value, shape=tuple([n for i, n in enumerate(x.shape) if i not in axes])

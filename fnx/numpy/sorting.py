@@ -171,8 +171,10 @@ def searchsorted(
     if method == "compare_all":
         shape = (*values.shape, x.size)
         wide = broadcast(expand_dims(values, values.ndim), shape)
-        return sum(passes(wide, broadcast(x, shape)), -1, dtypes.int32)
-    return _bisected(x, values, passes)
+        places = sum(passes(wide, broadcast(x, shape)), -1, dtypes.int32)
+    else:
+        places = _bisected(x, values, passes)
+    return cast(places, dtypes.default_int())
 
 
 def _not_before(value: Array, element: Array) -> Array:
