@@ -53,6 +53,21 @@ def on_words(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return tree.map(_unpacked, function(*args, **kwargs))
 
 
+def axes_of_words(axes: list[int | None], of: Any) -> list[int | None]:
+    """The axes of a tree's leaves, those of keys counted in the arrays of their words.
+
+    These have one axis more, the last, which counts where one counts from the end.
+    """
+    if not classes or all(axis is None or axis >= 0 for axis in axes):
+        return axes
+    leaves = tree.leaves(of, is_leaf=_is_key)
+    pairs = zip(axes, leaves, strict=True)
+    return [
+        axis - 1 if axis is not None and axis < 0 and _is_key(x) else axis
+        for axis, x in pairs
+    ]
+
+
 def _is_key(x: Any) -> bool:
     return isinstance(x, tuple(classes))
 

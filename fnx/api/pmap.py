@@ -22,6 +22,7 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
+from fnx.api.key_arrays import axes_of_words
 from fnx.api.spread import (
     Spread,
     joined_members,
@@ -185,6 +186,7 @@ class Pmapped:
                 )
             entries = tuple([x for n, x in enumerate(entries) if n not in static])
         prefix = tree.broadcast_prefix(entries, divided.args, "pmap's in_axes")
+        prefix = axes_of_words(prefix, divided.args)
         return prefix + [0] * len(tree.leaves(divided.kwargs))
 
     def _mesh(self, size: int) -> Mesh:
@@ -232,6 +234,7 @@ class Pmapped:
             result = self._function(*full, **by_name)
             leaves, out_tree = tree.flatten(result)
             axes = tree.broadcast_prefix(self._out_axes, out_tree, "pmap's out_axes")
+            axes = axes_of_words(axes, out_tree.unflatten(range(len(axes))))
             names = leaf_names(["the output"], [out_tree])
             fix = "return arrays, numbers or trees of them; None has no leaves"
             found = [

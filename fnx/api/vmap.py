@@ -20,6 +20,7 @@ from fnx.api.arguments import (
     leaf_names,
     trace_tree,
 )
+from fnx.api.key_arrays import axes_of_words
 from fnx.core.array import Array
 from fnx.core.axes import bound_axis
 from fnx.core.primitive import MappedAxis
@@ -119,7 +120,7 @@ def _mapped_leaves(
     leaves = tree.leaves((args, kwargs))
     # A prefix with an entry for each argument: an integer stands for all of them.
     prefix = tree.broadcast_prefix(in_axes, args, "vmap's in_axes")
-    axes = prefix + [0] * (len(leaves) - len(prefix))
+    axes = axes_of_words(prefix, args) + [0] * (len(leaves) - len(prefix))
     names = call_names(fun, args, kwargs)
     rows = zip(names, leaves, axes, strict=True)
     return [mapped_leaf("vmap", *row) for row in rows]
@@ -227,6 +228,7 @@ def _placed(
 ) -> list[Any]:
     """The outputs with the mapped axis where `out_axes` wants it."""
     axes = tree.broadcast_prefix(out_axes, out_tree, "vmap's out_axes")
+    axes = axes_of_words(axes, out_tree.unflatten(range(len(axes))))
     names = leaf_names(["the output"], [out_tree])
     rows = zip(outputs, flags, axes, names, strict=True)
     return [_place(axis, *row) for row in rows]

@@ -377,6 +377,7 @@ def empty(
 
 
 @becomes_native
+@takes_keys()
 def zeros_like(
     a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
 ) -> Array:
@@ -397,6 +398,7 @@ def ones_like(
 
 
 @becomes_native
+@takes_keys()
 def empty_like(
     prototype: Any,
     dtype: DTypeLike = None,

@@ -27,6 +27,10 @@ CASES = {
     "asarray": lambda xp, lax, keys, key: xp.asarray(keys),
     "full": lambda xp, lax, keys, key: xp.full((2, 1), key),
     "full_like": lambda xp, lax, keys, key: xp.full_like(keys, key),
+    "zeros_like": lambda xp, lax, keys, key: [
+        xp.zeros_like(keys),
+        xp.empty_like(key, shape=(2,)),
+    ],
     "where": lambda xp, lax, keys, key: xp.where(
         xp.array([[True], [False]]), keys, key
     ),
@@ -115,6 +119,22 @@ def test_every_key_of_a_moved_array_has_its_stream():
     for i in range(4):
         wanted = random.bits(keys[3 - i], (3,))
         np.testing.assert_array_equal(draw[i // 2, i % 2], wanted)
+
+
+@pytest.mark.parametrize("out_axis", [0, -1, -2])
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_axes_of_keys_are_counted_without_their_words(axis, out_axis):
+    def found(library):
+        f = lambda row: library.random.split(row[1])  # noqa: E731
+        return _plain(library.vmap(f, axis, out_axis)(_matrix(library)), library)
+
+    assert found(fnx) == found(jax)
+
+
+def test_replicas_count_axes_of_keys_as_members_do():
+    keys = random.split(random.key(1), (3, 1))  # there is one device
+    each = fnx.pmap(lambda row: row[1:], in_axes=-1, out_axes=-1)(keys)
+    assert random.key_data(each).tolist() == random.key_data(keys[1:]).tolist()
 
 
 @pytest.mark.parametrize(
