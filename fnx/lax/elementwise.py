@@ -16,10 +16,12 @@ from fnx.core.array import Array
 from fnx.core.program import Literal
 from fnx.core.trace import constant
 from fnx.lax.tolerance import check_accuracy
+from fnx.numpy import complex_order
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, broadcast, cast, read
 from fnx.ops import arithmetic, parts
 from fnx.ops import elementwise as ops
 from fnx.ops.marks import barrier
+from fnx.ops.shape import full
 from fnx.ops.widths import with_width
 
 
@@ -70,6 +72,22 @@ def _binary(name: str, op: Any, summary: str, args: str, result: Any) -> Any:
     return _named(function, name, summary, args, result)
 
 
+def _extreme(of_reals: Any, of_complex: Any) -> Any:
+    """Maximum or minimum, of complex numbers by their order."""
+
+    def chosen(x: Any, y: Any) -> Any:
+        array = x if isinstance(x, Array) else y
+        if not dtypes.is_complex(array.dtype):
+            return of_reals(x, y)
+        x, y = [
+            v if isinstance(v, Array) else full(array.shape, array.dtype, v)
+            for v in (x, y)
+        ]
+        return of_complex(x, y)
+
+    return chosen
+
+
 def _reciprocal(x: Array) -> Array:
     return ops.integer_pow(x, y=-1)
 
@@ -103,17 +121,19 @@ sign = _unary(
     "-1.5",
     -1.0,
 )
-max = _binary(
+max = _greater = _binary(
     "max",
-    ops.max,
-    "The larger of x and y; NaN if either is. Ties share the gradient.",
+    _extreme(ops.max, complex_order.maximum),
+    "The larger of x and y; NaN if either is. Ties share the gradient. Complex "
+    "numbers go by their real, then by their imaginary parts.",
     "1, 2",
     2,
 )
-min = _binary(
+min = _lesser = _binary(
     "min",
-    ops.min,
-    "The smaller of x and y; NaN if either is. Ties share the gradient.",
+    _extreme(ops.min, complex_order.minimum),
+    "The smaller of x and y; NaN if either is. Ties share the gradient. Complex "
+    "numbers go by their real, then by their imaginary parts.",
     "1, 2",
     1,
 )
@@ -313,7 +333,10 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     >>> clamp(0.0, 2.0, 1.0).item()
     1.0
     """
-    return ops.clamp(*operands("clamp", min, x, max))
+    low, value, high = operands("clamp", min, x, max)
+    if isinstance(value, Array) and dtypes.is_complex(value.dtype):
+        return _lesser(_greater(value, low), high)
+    return ops.clamp(low, value, high)
 
 
 @takes_keys(1, 2)

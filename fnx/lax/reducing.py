@@ -12,6 +12,7 @@ from typing import Any
 from fnx import dtypes
 from fnx.core.array import Array
 from fnx.lax.accuracy import PrecisionLike, product
+from fnx.numpy import complex_order
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axes_tuple, axis_index
 from fnx.ops import cumulative, reduce
 from fnx.ops import sort as sorts
@@ -36,14 +37,26 @@ def _documented(function: Any, name: str, text: str) -> Any:
     return function
 
 
+def _largest(x: Array, *, axes: tuple[int, ...]) -> Array:
+    if dtypes.is_complex(x.dtype):
+        return complex_order.largest(x, axes)
+    return reduce.reduce_max(x, axes=axes)
+
+
+def _smallest(x: Array, *, axes: tuple[int, ...]) -> Array:
+    if dtypes.is_complex(x.dtype):
+        return complex_order.smallest(x, axes)
+    return reduce.reduce_min(x, axes=axes)
+
+
 _VALUES = "[2.0, 3.0]"
 _TRUTHS = "[True, False]"
 reduce_sum = _reduction("reduce_sum", reduce.reduce_sum, "The sum.", _VALUES, 5.0)
 reduce_prod = _reduction(
     "reduce_prod", reduce.reduce_prod, "The product.", _VALUES, 6.0
 )
-reduce_max = _reduction("reduce_max", reduce.reduce_max, "The largest.", _VALUES, 3.0)
-reduce_min = _reduction("reduce_min", reduce.reduce_min, "The smallest.", _VALUES, 2.0)
+reduce_max = _reduction("reduce_max", _largest, "The largest.", _VALUES, 3.0)
+reduce_min = _reduction("reduce_min", _smallest, "The smallest.", _VALUES, 2.0)
 reduce_and = _reduction("reduce_and", reduce.reduce_and, "The and.", _TRUTHS, False)
 reduce_or = _reduction("reduce_or", reduce.reduce_or, "The or.", _TRUTHS, True)
 

@@ -112,3 +112,25 @@ def test_products_of_complex_numbers_are_compiled(n, reverse, axis):
     wanted = np.cumprod(turned, axis)
     wanted = np.flip(wanted, axis) if reverse else wanted
     np.testing.assert_allclose(f(z), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_extrema_of_lax(compiled):
+    def wrapped(f):
+        return fnx.jit(f) if compiled else f
+
+    x, y = _pairs(with_nan=True)
+    for name, known in (("max", np.maximum), ("min", np.minimum)):
+        f = getattr(fnx.lax, name)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(wrapped(f)(x, y), known(x, y))
+        found = wrapped(lambda x, f=f: f(x, 1 + 1j))(_GRID)
+        np.testing.assert_array_equal(found, known(_GRID, 1 + 1j))
+    rows = _RNG.choice(_GRID, (5, 6))
+    largest = wrapped(lambda x: fnx.lax.reduce_max(x, (1,)))(rows)
+    np.testing.assert_array_equal(largest, np.max(rows, 1))
+    smallest = wrapped(lambda x: fnx.lax.reduce_min(x, (1,)))(rows)
+    np.testing.assert_array_equal(smallest, np.min(rows, 1))
+    low, high = np.array(-1 - 1j), np.array(1 + 2j)
+    found = wrapped(fnx.lax.clamp)(low, _GRID, high)
+    np.testing.assert_array_equal(found, np.minimum(np.maximum(_GRID, low), high))
