@@ -203,11 +203,14 @@ def bincount(
     """How often each of 0, 1, 2, … occurs, or the sum of the weights where it does.
 
     Without `length` the values must be known; numbers out of range are left out.
+    Booleans count as 0 and 1.
 
     >>> bincount(np.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
     values = as_array("bincount", x)
+    if dtypes.is_bool(values.dtype):
+        values = cast(values, dtypes.default_int())
     if values.ndim != 1 or not dtypes.is_integer(values.dtype):
         raise errors.ShapeError(
             f"bincount takes a vector of integers, got {values.type}"

@@ -18,10 +18,9 @@ from fnx.core.array import Array
 from fnx.numpy import reductions, ufuncs
 from fnx.numpy.choices import choose_where
 from fnx.numpy.counting import bincount, diff
-from fnx.numpy.creation import array, full
-from fnx.numpy.grids import linspace
+from fnx.numpy.creation import arange, array, full
 from fnx.numpy.indexing import get
-from fnx.numpy.joining import unstack
+from fnx.numpy.joining import append, unstack
 from fnx.numpy.operands import ArrayLike, as_array, cast, inexact_dtype, typed
 from fnx.numpy.shaping import expand_dims, ravel, reshape
 from fnx.numpy.sorting import searchsorted
@@ -70,6 +69,8 @@ def histogram_bin_edges(
         )
     if not isinstance(bins, int | np.integer):
         return cast(array(bins), x.dtype)
+    if bins < 1:
+        raise errors.OptionError(f"histogram: bins={bins} is no number of bins")
     if range is not None:
         low, high = [typed("histogram", end, x.dtype) for end in range]
     elif x.size:
@@ -77,8 +78,20 @@ def histogram_bin_edges(
     else:
         low, high = full((), 0, x.dtype), full((), 1, x.dtype)
     half = choose_where(ufuncs.equal(low, high), 0.5, 0.0)
-    ends = ufuncs.subtract(low, half), ufuncs.add(high, half)
-    return linspace(*ends, int(bins) + 1)
+    return _equal_bins(ufuncs.subtract(low, half), ufuncs.add(high, half), int(bins))
+
+
+def _equal_bins(low: Array, high: Array, count: int) -> Array:
+    """The edges of equal bins, each as near as its dtype has numbers.
+
+    An error of rounding in an edge at 1 would move all ones into the next bin, so this
+    is float64 where `linspace` is not, and the sum that NumPy has for them.
+    """
+    first, last = cast(low, np.float64), cast(high, np.float64)
+    width = ufuncs.divide(ufuncs.subtract(last, first), count)
+    places = arange(count, dtype=np.float64)
+    inner = ufuncs.add(ufuncs.multiply(places, width), first)
+    return cast(append(inner, last), low.dtype)
 
 
 def histogram2d(

@@ -65,13 +65,15 @@ def positive(x: ArrayLike, /) -> Array:
 
 @becomes_native
 def square(x: ArrayLike, /) -> Array:
-    """X * x.
+    """X * x; booleans count as integers.
 
     >>> square(3.0)
     Array(9., dtype=float32, weak_type=True)
     """
     array = as_array("square", x)
-    return array if dtypes.is_bool(array.dtype) else ops.square(array)
+    if dtypes.is_bool(array.dtype):
+        return cast(array, dtypes.default_int())
+    return ops.square(array)
 
 
 @becomes_native

@@ -543,6 +543,7 @@ ERRORS = [
     (lambda: fnp.quantile(V, 0.5, method="x"), fnx.errors.OptionError, "none of"),
     (lambda: fnp.nanmedian(fnp.zeros(0)), fnx.errors.ShapeError, "no elements"),
     (lambda: fnp.histogram(V, "auto"), fnx.errors.OptionError, "depend"),
+    (lambda: fnp.histogram(V, 0), fnx.errors.OptionError, "no number of bins"),
     (lambda: fnp.histogramdd(F, (1, 2)), fnx.errors.ShapeError, "2 entries for 4"),
     (lambda: fnp.histogram2d(V, W[:2]), fnx.errors.ShapeError, "length"),
     (lambda: fnp.cov(F, fweights=W[:4]), fnx.errors.DTypeError, "fweights"),
