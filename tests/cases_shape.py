@@ -1,4 +1,4 @@
-"""Cases of `fnx/ops/shape.py`: awkward shapes, negative and interior pads, strides."""
+"""Cases of `fnx/ops/shape.py` and `pieces.py`: awkward shapes, pads and strides."""
 
 from __future__ import annotations
 

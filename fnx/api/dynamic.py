@@ -31,7 +31,7 @@ from fnx.core.padding import Ints
 from fnx.core.program import Program
 from fnx.core.trace import tracing
 from fnx.core.types import ArrayType
-from fnx.ops.shape import pad, slice_
+from fnx.ops.pieces import pad, slice_
 from fnx.records import record
 from fnx.runtime.array import wrap
 from fnx.runtime.device import Placement

@@ -35,14 +35,8 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul
 from fnx.ops.elementwise import convert
 from fnx.ops.families import along
-from fnx.ops.shape import (
-    broadcast_in_dim,
-    concatenate,
-    iota,
-    part_of,
-    permute,
-    reshaped,
-)
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import broadcast_in_dim, iota, permute, reshaped
 from fnx.transforms.batch import batch_program
 from fnx.tree import leaves as tree_leaves
 

@@ -45,7 +45,8 @@ from fnx.core.frames import discovering, entered, read, write_all
 from fnx.core.trace import Tracer
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
-from fnx.ops.shape import broadcast_in_dim, concatenate, iota, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import broadcast_in_dim, iota, reshape
 from fnx.records import record
 from fnx.tree import PyTreeDef
 

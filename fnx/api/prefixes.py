@@ -13,7 +13,8 @@ from fnx import errors, tree
 from fnx.api.arguments import as_array, check_callable, name_of
 from fnx.api.held import Operand, check_same_tree, mismatch
 from fnx.api.vmap import moved
-from fnx.ops.shape import concatenate, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshape
 from fnx.ops.shape import reverse as flip
 
 

@@ -21,7 +21,8 @@ from fnx.control.scan import scan
 from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.core.trace import evaluate, trace
-from fnx.ops.shape import concatenate, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshape
 from fnx.records import record
 
 

@@ -17,7 +17,8 @@ from fnx.core.program import Eqn, Program, sub_programs
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.ops.families import along
-from fnx.ops.shape import part_of, permute, reshape, reshaped
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import permute, reshape, reshaped
 from fnx.transforms.batch import batch_program
 from fnx.transforms.rewrite import rewrite
 

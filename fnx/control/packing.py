@@ -19,7 +19,8 @@ from fnx.core.primitive import MappedAxis
 from fnx.core.program import Atom, Eqn, Literal, Program, Var, params_key
 from fnx.core.simplify import simplify
 from fnx.core.trace import bind, evaluate
-from fnx.ops.shape import concatenate, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshape
 from fnx.records import record
 from fnx.sizes import surely_at_most
 from fnx.transforms.batch import batch_program

@@ -18,7 +18,8 @@ from fnx.lax.windowing import combined, common_shape, known, start_of
 from fnx.numpy import ufuncs
 from fnx.numpy.operands import ArrayLike, as_array, axes_tuple, axis_index, broadcast
 from fnx.numpy.shaping import moveaxis
-from fnx.ops.shape import concatenate, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshape
 
 # ---------------------------------------------------------------- any function
 

@@ -31,7 +31,8 @@ from fnx.ops.linalg.algebra import (
     triu,
 )
 from fnx.ops.parts import stop_gradient
-from fnx.ops.shape import concatenate, full, reshape
+from fnx.ops.pieces import concatenate
+from fnx.ops.shape import full, reshape
 
 __all__ = [
     "EigImplementation",

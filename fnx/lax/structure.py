@@ -29,6 +29,7 @@ from fnx.numpy.operands import (
 from fnx.numpy.operands import broadcast as repeated
 from fnx.ops import elementwise as ops
 from fnx.ops import index as indexed
+from fnx.ops import pieces
 from fnx.ops import scatter as scatters
 from fnx.ops import shape as shapes
 from fnx.ops.arithmetic import add, neg, select
@@ -132,7 +133,7 @@ def rev(operand: ArrayLike, dimensions: Ints) -> Array:
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
     """The arrays, of one dtype, one after the other along an axis."""
     arrays = [as_array("concatenate", x, i) for i, x in enumerate(operands)]
-    return shapes.concatenate(*arrays, axis=dimension)
+    return pieces.concatenate(*arrays, axis=dimension)
 
 
 def split(operand: ArrayLike, sizes: Ints, axis: int = 0) -> list[Array]:
@@ -166,7 +167,7 @@ def pad(
     low, high, interior = (
         zip(*padding_config, strict=True) if padding_config else ((),) * 3
     )
-    return shapes.pad(x, value, low=low, high=high, interior=interior)
+    return pieces.pad(x, value, low=low, high=high, interior=interior)
 
 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
@@ -241,7 +242,7 @@ def slice(
     x = as_array("slice", operand)
     steps = None if strides is None else tuple(strides)
     start, stop = tuple(start_indices), tuple(limit_indices)
-    return shapes.slice_(x, start=start, stop=stop, strides=steps)
+    return pieces.slice_(x, start=start, stop=stop, strides=steps)
 
 
 @takes_keys(0)
@@ -258,7 +259,7 @@ def slice_in_dim(
     start, stop, step = builtin_slice(start_index, limit_index, stride).indices(
         x.shape[place]
     )
-    return shapes.part_of(x, place, start, max(start, stop), step)
+    return pieces.part_of(x, place, start, max(start, stop), step)
 
 
 @takes_keys(0)
@@ -273,7 +274,7 @@ def index_in_dim(
         raise errors.IndexOutOfRange(
             f"index {index} is out of range for axis {place} with size {n} of {x.type}"
         )
-    part = shapes.part_of(x, place, index % n, index % n + 1)
+    part = pieces.part_of(x, place, index % n, index % n + 1)
     return part if keepdims else shaping.squeeze(part, place)
 
 

@@ -24,8 +24,9 @@ from fnx.lax.convolving import windows_of
 from fnx.numpy.counting import where
 from fnx.numpy.operands import as_array, read, shape_tuple, typed
 from fnx.ops import pooling, reduce
+from fnx.ops.pieces import pad
 from fnx.ops.reduce import Reduction
-from fnx.ops.shape import broadcast_in_dim, full, pad, reshape
+from fnx.ops.shape import broadcast_in_dim, full, reshape
 from fnx.ops.windows import Windows, patches
 
 Ints = Sequence[int]

@@ -39,7 +39,7 @@ from fnx.numpy.operands import (
 from fnx.numpy.reductions import any, sum
 from fnx.numpy.shaping import moveaxis, ravel, reshape
 from fnx.ops import parts
-from fnx.ops.shape import padded_along, part_of
+from fnx.ops.pieces import padded_along, part_of
 
 # ---------------------------------------------------------------- divisors
 

@@ -41,8 +41,9 @@ from fnx.ops.elementwise import div, lt
 from fnx.ops.elementwise import max as larger
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import POINTS, points
+from fnx.ops.pieces import part_of
 from fnx.ops.scatter import scatter_add
-from fnx.ops.shape import full, iota, part_of
+from fnx.ops.shape import full, iota
 from fnx.ops.sort import sort as in_order
 from fnx.runtime.device_array import beside
 

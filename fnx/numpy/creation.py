@@ -34,7 +34,8 @@ from fnx.numpy.operands import (
     shape_tuple,
 )
 from fnx.ops.arithmetic import add, mul, sub
-from fnx.ops.shape import broadcast_in_dim, concatenate, iota, reshape
+from fnx.ops.pieces import concatenate
+from fnx.ops.shape import broadcast_in_dim, iota, reshape
 from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, defaulting, named, others, placed

@@ -34,7 +34,7 @@ from fnx.numpy.operands import (
 from fnx.numpy.shaping import roll
 from fnx.numpy.ufuncs import divide, multiply
 from fnx.ops import fft as ffts
-from fnx.ops.shape import pad
+from fnx.ops.pieces import pad
 from fnx.runtime.device import Device
 
 Shape = Sequence[int]

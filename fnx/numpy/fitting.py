@@ -25,7 +25,7 @@ from fnx.numpy.operands import ArrayLike, as_array, cast, inexact_dtype, promote
 from fnx.numpy.polynomials import coefficients_of, known, trimmed
 from fnx.numpy.shaping import atleast_1d, expand_dims, transpose
 from fnx.numpy.statistics import vander
-from fnx.ops.shape import padded_along
+from fnx.ops.pieces import padded_along
 
 
 @becomes_native

@@ -30,15 +30,8 @@ from fnx.numpy.operands import (
 )
 from fnx.ops.arithmetic import add, eq, mul, select, sub
 from fnx.ops.elementwise import div, exp, floor, ge, log, pow
-from fnx.ops.shape import (
-    broadcast_in_dim,
-    concatenate,
-    iota,
-    pad,
-    part_of,
-    permute,
-    reshape,
-)
+from fnx.ops.pieces import concatenate, pad, part_of
+from fnx.ops.shape import broadcast_in_dim, iota, permute, reshape
 from fnx.runtime.device import Device
 from fnx.runtime.device_array import beside
 

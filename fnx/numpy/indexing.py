@@ -23,7 +23,8 @@ from fnx.ops import elementwise as ops
 from fnx.ops.arithmetic import add, select
 from fnx.ops.gather import WindowDims, gather
 from fnx.ops.index import dynamic_slice
-from fnx.ops.shape import concatenate, part_of, reshape, reverse, slice_
+from fnx.ops.pieces import concatenate, part_of, slice_
+from fnx.ops.shape import reshape, reverse
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, from_numpy, own
 

@@ -35,8 +35,9 @@ from fnx.numpy.shaping import (
     ravel,
     reshape,
 )
+from fnx.ops import pieces
 from fnx.ops import shape as ops
-from fnx.ops.shape import part_of
+from fnx.ops.pieces import part_of
 
 Arrays = Sequence[ArrayLike] | Array | np.ndarray
 
@@ -98,7 +99,7 @@ def _joined(function: str, arrays: Sequence[Array], axis: int) -> Array:
                 f"{function}: the arrays must have equal shapes except along axis "
                 f"{axis}, got {shown}"
             )
-    return ops.concatenate(*arrays, axis=axis) if len(arrays) > 1 else first
+    return pieces.concatenate(*arrays, axis=axis) if len(arrays) > 1 else first
 
 
 @becomes_native

@@ -22,9 +22,10 @@ from fnx.numpy.quantiles import median
 from fnx.numpy.reductions import max as largest
 from fnx.numpy.reductions import mean as average
 from fnx.numpy.reductions import min as smallest
-from fnx.ops import shape as ops
+from fnx.ops import pieces
 from fnx.ops.arithmetic import add, sub
-from fnx.ops.shape import concatenate, part_of, reshape, reverse
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshape, reverse
 
 Widths = tuple[tuple[int, int], ...]
 
@@ -133,10 +134,10 @@ def _constant(x: Array, widths: Widths, values: tuple[tuple[Any, Any], ...]) -> 
         == 1
     ):
         low, high = [tuple([pair[i] for pair in widths]) for i in (0, 1)]
-        return ops.pad(x, _value(x, values[0][0]), low=low, high=high, interior=none)
+        return pieces.pad(x, _value(x, values[0][0]), low=low, high=high, interior=none)
     for axis, (pair, ends) in enumerate(zip(widths, values, strict=True)):
-        x = ops.padded_along(x, axis, pair[0], 0, _value(x, ends[0]))
-        x = ops.padded_along(x, axis, 0, pair[1], _value(x, ends[1]))
+        x = pieces.padded_along(x, axis, pair[0], 0, _value(x, ends[0]))
+        x = pieces.padded_along(x, axis, 0, pair[1], _value(x, ends[1]))
     return x
 
 

@@ -31,7 +31,7 @@ from fnx.numpy.reductions import prod
 from fnx.numpy.shaping import atleast_1d, broadcast_to, expand_dims
 from fnx.numpy.statistics import convolve
 from fnx.numpy.updating import At
-from fnx.ops.shape import padded_along
+from fnx.ops.pieces import padded_along
 
 
 @becomes_native

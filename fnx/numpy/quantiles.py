@@ -37,7 +37,8 @@ from fnx.ops import parts
 from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.elementwise import ceil, floor, ge
-from fnx.ops.shape import full, iota, part_of
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import full, iota
 from fnx.runtime.array import ConcreteArray
 
 

@@ -37,7 +37,8 @@ from fnx.numpy.operands import (
 from fnx.ops import cumulative, reduce
 from fnx.ops.arithmetic import mul, select, sub
 from fnx.ops.elementwise import div, gt
-from fnx.ops.shape import full, padded_along, reshape
+from fnx.ops.pieces import padded_along
+from fnx.ops.shape import full, reshape
 
 Axis = int | tuple[int, ...] | None
 

@@ -28,7 +28,8 @@ from fnx.numpy.operands import (
     shape_tuple,
 )
 from fnx.ops import shape as ops
-from fnx.ops.shape import concatenate, part_of, permute, reverse
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import permute, reverse
 
 Axes = int | Sequence[int]
 

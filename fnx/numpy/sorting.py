@@ -39,7 +39,8 @@ from fnx.ops.arithmetic import add, select
 from fnx.ops.elementwise import div, ge, lt
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import points
-from fnx.ops.shape import full, iota, part_of
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import full, iota
 from fnx.runtime.array import ConcreteArray, from_numpy
 
 

@@ -33,7 +33,7 @@ from fnx.numpy.operands import (
     typed,
 )
 from fnx.numpy.shaping import atleast_2d, expand_dims, flip, reshape, transpose
-from fnx.ops.shape import part_of
+from fnx.ops.pieces import part_of
 
 
 @becomes_native

@@ -39,7 +39,8 @@ from fnx.ops.elementwise import div, ge, lt, rem
 from fnx.ops.elementwise import max as larger
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.index import take_along
-from fnx.ops.shape import iota, part_of
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import iota
 from fnx.ops.sort import sort
 from fnx.runtime.array import from_numpy
 

@@ -32,7 +32,8 @@ from fnx.ops import parts
 from fnx.ops import scatter as scatters
 from fnx.ops.arithmetic import add, mul, neg, select
 from fnx.ops.index import dynamic_slice, dynamic_update_slice
-from fnx.ops.shape import broadcast_in_dim, full, pad, reshape, reverse
+from fnx.ops.pieces import pad
+from fnx.ops.shape import broadcast_in_dim, full, reshape, reverse
 from fnx.records import record
 
 

@@ -15,7 +15,8 @@ from fnx.core.faults import INDEX, Fault
 from fnx.core.program import Literal
 from fnx.ops.elementwise import gt, lt
 from fnx.ops.parts import or_
-from fnx.ops.shape import part_of, reshape, scalar
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import reshape, scalar
 
 
 def outside(values: Any, axis: int, size: int, window: int) -> Iterator[Fault]:

@@ -35,6 +35,7 @@ from fnx.ops.groups import (
     out_of_groups,
 )
 from fnx.ops.meeting import members, whole
+from fnx.ops.pieces import part_of
 from fnx.ops.reduce import (
     reduce_and,
     reduce_max,
@@ -44,7 +45,7 @@ from fnx.ops.reduce import (
     winners,
     zero_or_one,
 )
-from fnx.ops.shape import broadcast_in_dim, part_of, permute, reshaped
+from fnx.ops.shape import broadcast_in_dim, permute, reshaped
 
 
 class _Collective(Primitive):

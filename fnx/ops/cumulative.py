@@ -23,11 +23,12 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add, eq, mul, scale, select, sub
 from fnx.ops.elementwise import div, exp
 from fnx.ops.families import FLOAT, NUMBER, REAL, widened
+from fnx.ops.pieces import padded_along
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.rewriting import rewritten
-from fnx.ops.shape import kept_axes, padded_along
+from fnx.ops.shape import kept_axes
 from fnx.sizes import Size, usual
 
 Parts = tuple[Any, ...]

@@ -24,9 +24,10 @@ from fnx.ops.dot import DType
 from fnx.ops.elementwise import convert
 from fnx.ops.forms import Form, form_product, is_plain
 from fnx.ops.phases import has_phases, in_phases
+from fnx.ops.pieces import pad, padded_along, part_of, slice_
 from fnx.ops.rearrange import Ints
 from fnx.ops.rewriting import rewritten
-from fnx.ops.shape import pad, padded_along, part_of, permute, reshaped, slice_
+from fnx.ops.shape import permute, reshaped
 from fnx.ops.squares import (
     SIDE,
     Squares,

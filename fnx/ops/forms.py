@@ -14,8 +14,9 @@ from typing import Any
 
 from fnx.ops.convolution import ConvDimensionNumbers, Convolution
 from fnx.ops.dot import dot_general
+from fnx.ops.pieces import slice_
 from fnx.ops.rearrange import Ints
-from fnx.ops.shape import permute, reshaped, slice_
+from fnx.ops.shape import permute, reshaped
 from fnx.ops.windows import Windows, patches
 from fnx.records import record
 

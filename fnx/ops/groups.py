@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from fnx import errors
-from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshaped
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import broadcast_in_dim, full, reshaped
 
 # The replicas' numbers, group by group; None is one group of all in their order.
 Groups = tuple[tuple[int, ...], ...] | None

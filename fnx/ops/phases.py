@@ -13,7 +13,8 @@ from typing import Any
 
 from fnx.ops.convolution import Convolution
 from fnx.ops.dot import DType
-from fnx.ops.shape import concatenate, full, part_of, reshape
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import full, reshape
 from fnx.ops.windows import Windows
 
 

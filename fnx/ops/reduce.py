@@ -23,9 +23,10 @@ from fnx.errors import AxisError, DTypeError, ShapeError, explain
 from fnx.ops.arithmetic import add, eq, mul, scale, select
 from fnx.ops.elementwise import div
 from fnx.ops.families import BOOL, INTEGER, NUMBER, REAL, kind, widened
+from fnx.ops.pieces import padded_along, part_of
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import Ints, check_axes, shifted, without
-from fnx.ops.shape import padded_along, part_of, permute, reshaped, restored, scalar
+from fnx.ops.shape import permute, reshaped, restored, scalar
 
 
 class Reduction(Primitive):

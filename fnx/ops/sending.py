@@ -21,7 +21,8 @@ from fnx.ops.collective import psum
 from fnx.ops.families import along
 from fnx.ops.groups import rearranged
 from fnx.ops.meeting import axis_index, members, whole
-from fnx.ops.shape import broadcast_in_dim, kept_axes, part_of, reshaped
+from fnx.ops.pieces import part_of
+from fnx.ops.shape import broadcast_in_dim, kept_axes, reshaped
 
 Pairs = tuple[tuple[int, int], ...]
 """(source, destination) pairs of replicas."""

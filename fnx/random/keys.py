@@ -20,8 +20,9 @@ from fnx.api.key_arrays import classes, on_words
 from fnx.core.array import Array
 from fnx.ops.elementwise import convert
 from fnx.ops.parts import or_, shift_right_logical
+from fnx.ops.pieces import concatenate, part_of
 from fnx.ops.rng import threefry2x32
-from fnx.ops.shape import broadcast_in_dim, concatenate, full, part_of, reshape, scalar
+from fnx.ops.shape import broadcast_in_dim, full, reshape, scalar
 from fnx.random import reuse
 from fnx.random.arguments import Shape, shape_of
 from fnx.random.counters import counters

@@ -25,7 +25,7 @@ from fnx.numpy.operands import (
     cast,
     inexact_dtype,
 )
-from fnx.ops.shape import pad
+from fnx.ops.pieces import pad
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 

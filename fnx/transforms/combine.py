@@ -24,7 +24,8 @@ from fnx.core.program import (
 )
 from fnx.core.trace import bind, constant, source_of
 from fnx.ops.collective import pmax, pmin, psum, psum_scatter
-from fnx.ops.shape import concatenate, part_of, reshaped
+from fnx.ops.pieces import concatenate, part_of
+from fnx.ops.shape import reshaped
 from fnx.transforms.rewrite import rewrite
 
 SMALL = 2**16

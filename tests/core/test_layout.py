@@ -17,7 +17,8 @@ from fnx.core.layout import (
     row_major,
 )
 from fnx.core.types import array_type
-from fnx.ops.shape import broadcast_in_dim, permute, slice_
+from fnx.ops.pieces import slice_
+from fnx.ops.shape import broadcast_in_dim, permute
 from tests.strided import elements
 
 SHAPES = [(), (1,), (0,), (7,), (2, 3), (3, 1, 2), (2, 0, 3), (1, 4, 1, 3), (2, 3, 4)]

@@ -14,8 +14,9 @@ from fnx.ops import parts
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.dot import dot_general
 from fnx.ops.elementwise import convert, eq, ge
+from fnx.ops.pieces import padded_along, part_of
 from fnx.ops.reduce import reduce_sum
-from fnx.ops.shape import broadcast_in_dim, iota, padded_along, part_of, permute
+from fnx.ops.shape import broadcast_in_dim, iota, permute
 
 
 def is_complex(x: Any) -> bool:

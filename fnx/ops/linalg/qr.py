@@ -39,7 +39,8 @@ from fnx.ops.linalg.algebra import (
 )
 from fnx.ops.linalg.family import Stacked, check_matrices, check_same, with_last
 from fnx.ops.linalg.triangular import triangular_solve
-from fnx.ops.shape import concatenate, zeros_like
+from fnx.ops.pieces import concatenate
+from fnx.ops.shape import zeros_like
 from fnx.ops.sort import take_along
 
 

@@ -35,7 +35,8 @@ from fnx.ops.linalg.algebra import (
 )
 from fnx.ops.linalg.eigen import divided, reciprocal
 from fnx.ops.linalg.family import Stacked, check_matrices, with_last
-from fnx.ops.shape import concatenate, zeros_like
+from fnx.ops.pieces import concatenate
+from fnx.ops.shape import zeros_like
 
 
 class _Svd(Stacked):

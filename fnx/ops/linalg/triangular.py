@@ -29,7 +29,7 @@ from fnx.ops.linalg.algebra import (
     with_diagonal,
 )
 from fnx.ops.linalg.family import Solving, Stacked, check_matrices, check_same
-from fnx.ops.shape import padded_along, part_of
+from fnx.ops.pieces import padded_along, part_of
 
 
 class _Cholesky(Stacked):
