@@ -1,8 +1,9 @@
 """scan, while_loop, fori_loop, map: functions that are applied again and again.
 
-Receives functions over trees and what they begin with; traces each function once, has
-what it returns agree with what it is given, and applies the primitives of
-`fnx/control/scan.py` and `fnx/control/while_loop.py`. Next on the walk: `prefixes.py`.
+Receives functions over trees and what they begin with; has each function traced, the
+body until what it returns agrees with what it is given (`steady.py`), and applies the
+primitives of `fnx/control/scan.py` and `fnx/control/while_loop.py`. Next on the walk:
+`prefixes.py`.
 """
 
 from __future__ import annotations
@@ -14,20 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from fnx import dtypes, errors, tree
-from fnx.api.arguments import (
-    as_array,
-    kind_of,
-    leaf_names,
-    name_of,
-    parameter_names,
-)
+from fnx.api.arguments import as_array, kind_of, name_of, parameter_names
 from fnx.api.held import (
     Held,
     Operand,
     argument_names,
     cast_to,
-    check_same_tree,
-    common_type,
     hold,
     mismatch,
     tuple_tree,
@@ -36,6 +29,7 @@ from fnx.api.jit import jit_is_disabled
 from fnx.api.progress import Progress, progress_of, reporting
 from fnx.api.remat import checkpoint as checkpointed
 from fnx.api.rounds import Body, Pace, run, segment, unrolling
+from fnx.api.steady import steady
 from fnx.api.threaded import WRITING_TEST, loop_with_refs, scan_with_refs
 from fnx.api.vmap import vmap
 from fnx.control.while_loop import Rounds
@@ -47,11 +41,6 @@ from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import add
 from fnx.ops.pieces import concatenate, part_of
 from fnx.ops.shape import broadcast_in_dim, iota, reshape
-from fnx.records import record
-from fnx.tree import PyTreeDef
-
-Types = tuple[ArrayType, ...]
-
 
 # ---------------------------------------------------------------- scan
 
@@ -124,7 +113,7 @@ def _scan(
     start = Operand.of(asker, name, init)
     with discovering() as frame:
         inside = entered(f, frame)
-        step = _steady(asker, inside, start, rows=rows, pairs=True, roots=roots)
+        step = steady(asker, inside, start, rows=rows, pairs=True, roots=roots)
     if frame.written:
         cells = list(frame.written)
         body_ = scan_with_refs(f, cells)
@@ -204,97 +193,6 @@ def _plain_scan(
 def _stack(*leaves: Any) -> Any:
     arrays = [as_array(leaf, "scan", "y") for leaf in leaves]
     return concatenate(*[reshape(x, shape=(1, *x.shape)) for x in arrays], axis=0)
-
-
-# ---------------------------------------------------------------- a steady carry
-
-
-@record
-class _Step:
-    """A traced body whose carry has the same types before and after a round.
-
-    `start` are the leaves of the first carry, in those types. The program takes what
-    `held` captured, the carry and a row; it gives the carry and the leaves of a row.
-    """
-
-    held: Held
-    start: tuple[Any, ...]
-    carry_tree: PyTreeDef
-    rows_tree: PyTreeDef
-
-
-def _steady(
-    asker: str,
-    function: Callable[..., Any],
-    init: Operand,
-    *,
-    rows: Operand | None = None,
-    pairs: bool = False,
-    roots: Sequence[str] | None = None,
-) -> _Step:
-    """Traces a body until its carry has the types that it is given.
-
-    A weak type gives way to what a round makes of it, so this takes two rounds or
-    three; `pairs` says that the body returns a pair of the carry and a row, `roots` are
-    the user's names of what the body takes, or of the parts of its one tuple.
-    """
-    types = init.types
-    operands = [init] if rows is None else [init, rows]
-    row_types = [] if rows is None else [x.with_shape(x.shape[1:]) for x in rows.types]
-    trees = [operand.treedef for operand in operands]
-    in_tree = tuple_tree(trees)
-    if roots is None:
-        names = argument_names(function, operands)
-    else:
-        names = leaf_names(roots, init.treedef.children() if rows is None else trees)
-    while True:
-        held = hold(asker, function, [*types, *row_types], in_tree, names)
-        carry_tree, rows_tree = _result_trees(asker, held, pairs)
-        given, returned = "the carry that it is given", "the carry that it returns"
-        where = f"{asker}: {held.name}"
-        check_same_tree(where, init.treedef, carry_tree, given, returned)
-        found = held.types[: len(types)]
-        joint = _joint(where, init, types, found)
-        if joint == types:
-            break
-        types = joint
-    held = held.converted((*types, *held.types[len(types) :]))
-    pairs_of = zip(init.leaves, types, strict=True)
-    start = tuple([cast_to(x, type) for x, type in pairs_of])
-    return _Step(held, start, carry_tree, rows_tree)
-
-
-def _result_trees(asker: str, held: Held, pairs: bool) -> tuple[PyTreeDef, PyTreeDef]:
-    """The structures of the carry and of a row that a body returns."""
-    if not pairs:
-        return held.out_tree, tree.structure(())
-    shown = held.out_tree.unflatten(list(held.types))
-    if not isinstance(shown, tuple | list) or len(shown) != 2:
-        raise errors.ArgumentError(
-            errors.explain(
-                f"{asker}: {held.name} must return a pair (carry, y)",
-                f"it returned {kind_of(shown)}",
-                "return (carry, None) where there is nothing to stack",
-            )
-        )
-    return tree.structure(shown[0]), tree.structure(shown[1])
-
-
-def _joint(where: str, init: Operand, given: Types, found: Types) -> Types:
-    """The types that the carry must have, so that it can be passed on."""
-    joint, lines = [], []
-    for path, one, two in zip(init.names, given, found, strict=True):
-        common = common_type(one, two)
-        if common is None or (common != one and not one.weak):
-            lines.append(f"{path}: it is given {one}, it returns {two}")
-        joint.append(common or one)
-    if lines:
-        raise mismatch(
-            f"{where}: the carry must keep its shapes and dtypes",
-            lines,
-            "convert what it returns, or begin with the type that it becomes",
-        )
-    return tuple(joint)
 
 
 # ---------------------------------------------------------------- while_loop, fori_loop
@@ -416,7 +314,7 @@ def _while_loop(
     parts = () if roots is None else ("lower", "init_val")
     init = Operand.of(asker, "init_val", init_val, parts)
     with discovering() as frame:
-        step = _steady(asker, entered(body_fun, frame), init, roots=roots)
+        step = steady(asker, entered(body_fun, frame), init, roots=roots)
     if frame.written:
         cells = list(frame.written)
         test_, body_ = loop_with_refs(cond_fun, body_fun, cells)

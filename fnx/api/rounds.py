@@ -3,7 +3,7 @@
 Receives the program of a round, the carry and the rows, and a `Pace`; gives the last
 carry and the stacked rows. Both ways of taking several rounds at once make a loop over
 groups of rows, and a rest for the rows that are left over at the end of the way.
-Next on the walk: `loops.py`, which traces the rounds.
+Next on the walk: `steady.py`, which traces the rounds.
 """
 
 from __future__ import annotations
