@@ -13,8 +13,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from fnx import cache, errors, numpy, tree
+from fnx.api.disabling import disable_jit
 from fnx.api.inspect import ShapeDtypeStruct, eval_shape, make_jaxpr, typeof
-from fnx.api.jit import clear_caches, disable_jit, jit
+from fnx.api.jit import clear_caches, jit
 from fnx.api.vmap import vmap
 from fnx.config import config
 from fnx.core.array import Array

@@ -12,6 +12,7 @@ from typing import Any
 
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import as_array
+from fnx.api.disabling import jit_is_disabled
 from fnx.api.held import (
     Held,
     Operand,
@@ -22,7 +23,6 @@ from fnx.api.held import (
     mismatch,
     with_captured,
 )
-from fnx.api.jit import jit_is_disabled
 from fnx.api.threaded import branch_with_refs
 from fnx.control.cond import cond as cond_
 from fnx.core.frames import Cell, discovering, entered, read, write_all

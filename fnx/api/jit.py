@@ -13,9 +13,7 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fnx import errors, tree
@@ -27,6 +25,7 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
+from fnx.api.disabling import disabled
 from fnx.api.entry import Entry, Signature, signature
 from fnx.api.inspect import argument_types
 from fnx.api.native import TURNS, Calls, Paths, new_path
@@ -38,7 +37,7 @@ from fnx.api.static import (
     check_hashable,
     read_options,
 )
-from fnx.config import config, scoped, traced_options
+from fnx.config import config, traced_options
 from fnx.control.call import call
 from fnx.core import hooks
 from fnx.core.array import Array
@@ -60,8 +59,6 @@ if TYPE_CHECKING:
 
 # A function called with ever new shapes must not fill the memory.
 CACHE_SIZE = 4096
-
-_disabled: ContextVar[bool] = ContextVar("fnx_jit_disabled", default=False)
 
 
 class CacheInfo(NamedTuple):
@@ -110,7 +107,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result, by the program of this call's signature."""
-        if _disabled.get():
+        if disabled.get():
             return self._function(*args, **kwargs)
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
@@ -462,7 +459,7 @@ def _unused() -> Jitted:
 
 
 # The Python way of a call stays when `Jitted.__call__` becomes native.
-native.functions["jitted"] = Functions(Jitted, _unused(), Jitted.__call__, _disabled)
+native.functions["jitted"] = Functions(Jitted, _unused(), Jitted.__call__, disabled)
 
 
 def jit(
@@ -571,35 +568,4 @@ def clear_caches() -> None:
     clear_programs()
 
 
-@contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
-    """A context in which jitted functions run as plain Python, for debugging.
-
-    >>> import fnx
-    >>> with fnx.disable_jit():
-    ...     fnx.jit(lambda x: x if x > 0 else -x)(-2.0)
-    2.0
-    """
-    token = _disabled.set(disable)
-    try:
-        yield
-    finally:
-        _disabled.reset(token)
-
-
-scoped["disable_jit"] = _disabled.set
-
-
-def jit_is_disabled() -> bool:
-    """Whether functions run as plain Python here."""
-    return _disabled.get()
-
-
-__all__ = [
-    "CacheInfo",
-    "Jitted",
-    "clear_caches",
-    "disable_jit",
-    "jit",
-    "jit_is_disabled",
-]
+__all__ = ["CacheInfo", "Jitted", "clear_caches", "jit"]

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from fnx import dtypes, errors, tree
 from fnx.api.arguments import as_array, kind_of, name_of, parameter_names
+from fnx.api.disabling import jit_is_disabled
 from fnx.api.held import (
     Held,
     Operand,
@@ -25,7 +26,6 @@ from fnx.api.held import (
     mismatch,
     tuple_tree,
 )
-from fnx.api.jit import jit_is_disabled
 from fnx.api.progress import Progress, progress_of, reporting
 from fnx.api.remat import checkpoint as checkpointed
 from fnx.api.rounds import Body, Pace, run, segment, unrolling

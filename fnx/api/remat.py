@@ -20,8 +20,8 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
+from fnx.api.disabling import jit_is_disabled
 from fnx.api.inspect import argument_types
-from fnx.api.jit import jit_is_disabled
 from fnx.api.policies import Policy, check_policy
 from fnx.api.static import Names, Nums, Options, read_options
 from fnx.api.tangents import moves

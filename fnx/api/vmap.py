@@ -3,7 +3,7 @@
 Receives a function and which axes to map; gives one that traces the function on single
 members, batches the program, and puts the axis where `out_axes` wants it. Arguments
 that are not mapped are passed on as they are, so they may be anything.
-Next on the walk: `jit.py`.
+Next on the walk: `disabling.py`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fnx.api.jit import disable_jit
+from fnx.api.disabling import disable_jit
 from fnx.random.reuse import watched
 
 
