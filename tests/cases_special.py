@@ -1,4 +1,4 @@
-"""Cases of `fnx/ops/special.py`.
+"""Cases of `fnx/ops/special.py` and `special_integrals.py`.
 
 Values are compared between the compiled routine and the one evaluated by NumPy, whose
 exponentials differ by an ulp: large exponents make many of it in float64, hence `ulp`.

@@ -1,11 +1,11 @@
 """Special functions as primitives, a row each, with derivatives in all arguments.
 
-Gamma, beta, zeta, Bessel, error, hypergeometric functions and their kin. They compute
-in float64 whatever the dtype is, and round the result once. Where a derivative written
-with the function itself would cancel, it is a member of a family of its own with an
-integer `order` (`bessel_moment`, `erfcx_moment`, `dawsn_derivative`, …).
+Gamma, beta, zeta, Bessel, error functions and their kin. They compute in float64
+whatever the dtype is, and round the result once. Where a derivative written with the
+function itself would cancel, it is a member of a family of its own with an integer
+`order` (`bessel_moment`, `erfcx_moment`, `dawsn_derivative`, …).
 Receives arrays of equal shapes and dtypes, gives one of the same shape. Next on the
-walk: `shape.py`.
+walk: `special_integrals.py`, which has the integrals and hypergeometric functions.
 """
 
 from __future__ import annotations
@@ -29,19 +29,7 @@ from fnx.ops.arithmetic import (
     select,
     sub,
 )
-from fnx.ops.elementwise import (
-    cos,
-    div,
-    erf,
-    exp,
-    log,
-    log1p,
-    lt,
-    max,
-    sign,
-    sin,
-    sqrt,
-)
+from fnx.ops.elementwise import div, erf, log, log1p, lt, max, sign, sqrt
 from fnx.ops.elementwise import square as squared
 from fnx.ops.families import COMPLEX, FLOAT, Stepwise
 from fnx.ops.parts import and_
@@ -75,13 +63,14 @@ def _numpy(row: str) -> Callable[..., Any]:
 _MANY, _MANY_OF_LONG = 4096, 32
 
 
-def _special(
+def special_function(
     name: str,
     *partials: Partial | None,
     row: str = "",
     bounded: bool = False,
     is_long: bool = False,
 ) -> Smooth:
+    """A function with a row of that name (or another), and its partial derivatives."""
     row = row or name
     made = Smooth(
         name, FLOAT, _numpy(row), *partials, bounded=bounded, scalar=_scalar(row)
@@ -90,7 +79,7 @@ def _special(
     return made
 
 
-def _refused(name: str, argument: str) -> Partial:
+def refused(name: str, argument: str) -> Partial:
     """The derivative that a function does not have."""
 
     def partial(*operands: Any, **params: Any) -> Any:
@@ -111,17 +100,17 @@ lgamma = Smooth("lgamma", FLOAT, formulas.row("lgamma"), lambda out, x: digamma(
 digamma: Smooth = Smooth(
     "digamma", FLOAT, formulas.row("digamma"), lambda out, x: polygamma(1.0, x)
 )
-polygamma: Smooth = _special(
+polygamma: Smooth = special_function(
     "polygamma",
-    _refused("polygamma", "n"),
+    refused("polygamma", "n"),
     lambda out, n, x: polygamma(add(n, 1), x),
 )
-gamma = _special("gamma", lambda out, x: mul(out, digamma(x)))
+gamma = special_function("gamma", lambda out, x: mul(out, digamma(x)))
 gamma_sign = Stepwise(
     "gamma_sign", FLOAT, _numpy("gamma_sign"), scalar=_scalar("gamma_sign")
 )
 # digamma(m + q) - digamma(m)
-digamma_difference = _special(
+digamma_difference = special_function(
     "digamma_difference",
     lambda out, m, q: sub(polygamma(1.0, add(m, q)), polygamma(1.0, m)),
     lambda out, m, q: polygamma(1.0, add(m, q)),
@@ -135,28 +124,28 @@ def _digamma_step(m: Any, q: Any) -> Any:
     return select(known, near, sub(digamma(add(m, q)), digamma(m)))
 
 
-betaln = _special(
+betaln = special_function(
     "betaln",
     lambda out, a, b: neg(_digamma_step(a, b)),
     lambda out, a, b: neg(_digamma_step(b, a)),
 )
-beta = _special(
+beta = special_function(
     "beta",
     lambda out, a, b: neg(mul(out, _digamma_step(a, b))),
     lambda out, a, b: neg(mul(out, _digamma_step(b, a))),
 )
-combinations = _special(
+combinations = special_function(
     "combinations",
     lambda out, n, k: mul(out, _digamma_step(add(sub(n, k), 1), k)),
     lambda out, n, k: mul(out, sub(digamma(add(sub(n, k), 1)), digamma(add(k, 1)))),
 )
-poch = _special(
+poch = special_function(
     "poch",
     lambda out, z, m: mul(out, _digamma_step(z, m)),
     lambda out, z, m: mul(out, digamma(add(z, m))),
 )
 # lgamma(z + m) - lgamma(z)
-lgamma_difference = _special(
+lgamma_difference = special_function(
     "lgamma_difference",
     lambda out, z, m: _digamma_step(z, m),
     lambda out, z, m: digamma(add(z, m)),
@@ -168,13 +157,13 @@ def _log_slope(a: Any, x: Any) -> Any:
     return sub(log(x), digamma(a))
 
 
-igamma = _special(
+igamma = special_function(
     "igamma",
     lambda out, a, x: igamma_grad_a(a, x),
     lambda out, a, x: gamma_pdf(a, x),
     is_long=True,
 )
-igammac = _special(
+igammac = special_function(
     "igammac",
     lambda out, a, x: neg(igamma_grad_a(a, x)),
     lambda out, a, x: neg(gamma_pdf(a, x)),
@@ -191,12 +180,12 @@ def _gamma_pdf_x(out: Any, a: Any, x: Any) -> Any:
 
 
 # The logarithm in a slope is infinite where the density is 0.
-gamma_pdf: Smooth = _special(
+gamma_pdf: Smooth = special_function(
     "gamma_pdf",
     lambda out, a, x: mul_strong_zero(_log_slope(a, x), out),
     _gamma_pdf_x,
 )
-igamma_grad_a: Smooth = _special(
+igamma_grad_a: Smooth = special_function(
     "igamma_grad_a",
     lambda out, a, x: igamma_grad_aa(a, x),
     lambda out, a, x: mul_strong_zero(_log_slope(a, x), gamma_pdf(a, x)),
@@ -209,9 +198,9 @@ def _pdf_aa(out: Any, a: Any, x: Any) -> Any:
     return mul_strong_zero(bend, gamma_pdf(a, x))
 
 
-igamma_grad_aa: Smooth = _special(
+igamma_grad_aa: Smooth = special_function(
     "igamma_grad_aa",
-    _refused("the incomplete gamma function", "a"),
+    refused("the incomplete gamma function", "a"),
     _pdf_aa,
     is_long=True,
 )
@@ -226,10 +215,12 @@ def _sample_x(out: Any, a: Any, x: Any) -> Any:
     return neg(add(_log_slope(a, x), mul(out, rise)))
 
 
-random_gamma_grad = _special("random_gamma_grad", _sample_a, _sample_x, is_long=True)
-igamma_ratio_aa = _special(
+random_gamma_grad = special_function(
+    "random_gamma_grad", _sample_a, _sample_x, is_long=True
+)
+igamma_ratio_aa = special_function(
     "igamma_ratio_aa",
-    _refused("random_gamma_grad", "a"),
+    refused("random_gamma_grad", "a"),
     lambda out, a, x: sub(
         sub(squared(_log_slope(a, x)), polygamma(1.0, a)),
         mul(out, sub(div(sub(a, 1), x), 1)),
@@ -240,12 +231,14 @@ igamma_ratio_aa = _special(
 
 def _entropy_slope(out: Any, mu: Any, order: int) -> Any:
     if order == 2:
-        _refused("poisson.entropy", "mu")()
+        refused("poisson.entropy", "mu")()
     return poisson_entropy(mu, order=order + 1)
 
 
 # the derivative of some order of the entropy of Poisson's distribution
-poisson_entropy: Smooth = _special("poisson_entropy", _entropy_slope, is_long=True)
+poisson_entropy: Smooth = special_function(
+    "poisson_entropy", _entropy_slope, is_long=True
+)
 
 
 class _BetaDerivative(Smooth):
@@ -281,8 +274,8 @@ def _beta_partial(operands: tuple[Any, ...], i: int, j: int, position: int) -> A
     a, b, x = operands
     if position < 2:
         if i + j == 2:
-            refused = _refused("the incomplete beta function", "ab"[position])
-            refused(None, a, b, x)
+            refusal = refused("the incomplete beta function", "ab"[position])
+            refusal(None, a, b, x)
         following = (i + 1, j) if position == 0 else (i, j + 1)
         return betainc_derivative(a, b, x, i=following[0], j=following[1])
     return _beta_pdf(a, b, x, i, j)
@@ -309,7 +302,7 @@ def _beta_slope(a: Any, b: Any, x: Any, position: int) -> Any:
     return add(log1p(neg(x)), _digamma_step(b, a))
 
 
-betainc = _special(
+betainc = special_function(
     "betainc",
     lambda out, a, b, x: betainc_derivative(a, b, x, i=1, j=0),
     lambda out, a, b, x: betainc_derivative(a, b, x, i=0, j=1),
@@ -318,7 +311,7 @@ betainc = _special(
 )
 betainc_derivative: _BetaDerivative = _BetaDerivative()
 # x^(a-1) (1-x)^(b-1) / B(a, b)
-beta_pdf: Smooth = _special(
+beta_pdf: Smooth = special_function(
     "beta_pdf",
     lambda out, a, b, x: mul_strong_zero(_beta_slope(a, b, x, 0), out),
     lambda out, a, b, x: mul_strong_zero(_beta_slope(a, b, x, 1), out),
@@ -362,7 +355,7 @@ class _Zeta(Smooth):
         output, total = self(s, q, order=order), None
         if ts is not None:
             if order == 2:
-                _refused("zeta", "x")(None, s, q)
+                refused("zeta", "x")(None, s, q)
             total = scale(self(s, q, order=order + 1), ts)
         if tq is not None:
             t = add(s, 1)
@@ -373,7 +366,7 @@ class _Zeta(Smooth):
         return output, total
 
 
-zeta: Smooth = _special(
+zeta: Smooth = special_function(
     "zeta",
     lambda out, s, q: zeta_derivative(s, q, order=1),
     lambda out, s, q: neg(mul(s, zeta(add(s, 1), q))),
@@ -383,7 +376,7 @@ zeta_derivative: _Zeta = _Zeta()
 # ---------------------------------------------------------------- Bessel
 
 # I_n(x) for a constant order n >= 0
-bessel_i: Smooth = _special(
+bessel_i: Smooth = special_function(
     "bessel_i",
     lambda out, x, order: mul(
         add(bessel_i(x, order=abs(order - 1)), bessel_i(x, order=order + 1)),
@@ -391,7 +384,7 @@ bessel_i: Smooth = _special(
     ),
 )
 # J_n(x) for a constant order n >= 0
-bessel_j: Smooth = _special(
+bessel_j: Smooth = special_function(
     "bessel_j", lambda out, x, order: _bessel_j_slope(x, order), bounded=True
 )
 
@@ -412,15 +405,15 @@ def _sphere_slope(out: Any, n: Any, m: Any, theta: Any) -> Any:
 
 
 # the spherical harmonic of degree n and order m at (theta, 0)
-legendre_on_sphere: Smooth = _special(
+legendre_on_sphere: Smooth = special_function(
     "legendre_on_sphere",
-    _refused("sph_harm_y", "n"),
-    _refused("sph_harm_y", "m"),
+    refused("sph_harm_y", "n"),
+    refused("sph_harm_y", "m"),
     _sphere_slope,
     is_long=True,
 )
 # 1/pi integral (1 - cos t)^order exp(-|x| (1 - cos t)) dt over 0 < t < pi
-bessel_moment: Smooth = _special(
+bessel_moment: Smooth = special_function(
     "bessel_moment",
     lambda out, x, order: neg(mul(sign(x), bessel_moment(x, order=order + 1))),
     bounded=True,
@@ -456,17 +449,19 @@ bessel_i1e = _ScaledBessel(
 _ROOT_2PI = math.sqrt(2 * math.pi)
 
 # exp(-x^2 / 2)
-bell = _special("bell", lambda out, x: neg(mul_strong_zero(x, out)))
-ndtr = _special("ndtr", lambda out, x: mul(bell(x), 1 / _ROOT_2PI), bounded=True)
-ndtri = _special("ndtri", lambda out, p: div(_ROOT_2PI, bell(out)))
-erfcx = _special("erfcx", lambda out, x: mul(erfcx_moment(x, order=1), -2.0))
+bell = special_function("bell", lambda out, x: neg(mul_strong_zero(x, out)))
+ndtr = special_function(
+    "ndtr", lambda out, x: mul(bell(x), 1 / _ROOT_2PI), bounded=True
+)
+ndtri = special_function("ndtri", lambda out, p: div(_ROOT_2PI, bell(out)))
+erfcx = special_function("erfcx", lambda out, x: mul(erfcx_moment(x, order=1), -2.0))
 # 2/sqrt(pi) integral t^order exp(-t^2 - 2xt) dt over t > 0
-erfcx_moment: Smooth = _special(
+erfcx_moment: Smooth = special_function(
     "erfcx_moment",
     lambda out, x, order: mul(erfcx_moment(x, order=order + 1), -2.0),
     is_long=True,
 )
-dawsn_derivative: Smooth = _special(
+dawsn_derivative: Smooth = special_function(
     "dawsn_derivative",
     lambda out, x, order: dawsn_derivative(x, order=order + 1),
     bounded=True,
@@ -483,144 +478,13 @@ def _owens_a(out: Any, h: Any, a: Any) -> Any:
     return div(mul(bells, 0.5 / math.pi), add(squared(a), 1))
 
 
-owens_t = _special(
+owens_t = special_function(
     "owens_t",
     _owens_h,
     _owens_a,
     is_long=True,
 )
 
-# ---------------------------------------------------------------- integrals
-
-expi = _special("expi", lambda out, x: div(exp(x), x), is_long=True)
-expn: Smooth = _special(
-    "expn",
-    _refused("expn", "n"),
-    lambda out, n, x: neg(expn(sub(n, 1), x)),
-    is_long=True,
-)
-# sin(x) / x and log(1 + x) / x, and their derivatives of some order
-sin_ratio: Smooth = _special(
-    "sin_ratio", lambda out, x, order: sin_ratio(x, order=order + 1), bounded=True
-)
-log1p_ratio: Smooth = _special(
-    "log1p_ratio", lambda out, x, order: log1p_ratio(x, order=order + 1)
-)
-# (exp(t) - 1) / t and its derivatives; log(1 + u) - u
-expm1_ratio: Smooth = _special(
-    "expm1_ratio", lambda out, t, order: expm1_ratio(t, order=order + 1)
-)
-log1p_rest = _special("log1p_rest", lambda out, u: neg(div(u, add(u, 1))))
-sine_integral = _special(
-    "sine_integral", lambda out, x: sin_ratio(x, order=0), bounded=True, is_long=True
-)
-cosine_integral = _special(
-    "cosine_integral", lambda out, x: div(cos(x), x), is_long=True
-)
-
-
-def _half_turns(x: Any) -> Any:
-    return mul(squared(x), math.pi / 2)
-
-
-fresnel_sine = _special(
-    "fresnel_sine", lambda out, x: sin(_half_turns(x)), is_long=True
-)
-fresnel_cosine = _special(
-    "fresnel_cosine", lambda out, x: cos(_half_turns(x)), is_long=True
-)
-
-
-def _spence_partial(out: Any, x: Any) -> Any:
-    """log(x) / (1 - x); about 1 from log1p(x - 1)."""
-    low = lt(x, 0.5)
-    near = neg(log1p_ratio(sub(select(low, 1, x), 1), order=0))
-    return select(low, div(log(x), sub(1, select(low, x, 0))), near)
-
-
-spence = _special("spence", _spence_partial)
-
-# ---------------------------------------------------------------- hypergeometric
-
-
-def _next_1f1(out: Any, a: Any, b: Any, x: Any) -> Any:
-    return mul(div(a, b), hyp1f1(add(a, 1), add(b, 1), x))
-
-
-hyp1f1: Smooth = _special(
-    "hyp1f1",
-    lambda out, a, b, x: hyp1f1_slope_a(a, b, x),
-    lambda out, a, b, x: hyp1f1_slope_b(a, b, x),
-    _next_1f1,
-    is_long=True,
-)
-
-
-def _1f1_xa(out: Any, a: Any, b: Any, x: Any) -> Any:
-    following = add(a, 1), add(b, 1), x
-    total = add(hyp1f1(*following), mul(a, hyp1f1_slope_a(*following)))
-    return div(total, b)
-
-
-def _1f1_xb(out: Any, a: Any, b: Any, x: Any) -> Any:
-    following = add(a, 1), add(b, 1), x
-    total = sub(hyp1f1_slope_b(*following), div(hyp1f1(*following), b))
-    return mul(div(a, b), total)
-
-
-hyp1f1_slope_a: Smooth = _special(
-    "hyp1f1_slope_a",
-    _refused("hyp1f1", "a"),
-    _refused("hyp1f1", "b"),
-    _1f1_xa,
-    is_long=True,
-)
-hyp1f1_slope_b: Smooth = _special(
-    "hyp1f1_slope_b",
-    _refused("hyp1f1", "a"),
-    _refused("hyp1f1", "b"),
-    _1f1_xb,
-    is_long=True,
-)
-
-
-def _next_2f1(out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    factor = div(mul(a, b), c)
-    return mul(factor, hyp2f1(add(a, 1), add(b, 1), add(c, 1), x))
-
-
-hyp2f1: Smooth = _special(
-    "hyp2f1",
-    lambda out, a, b, c, x: hyp2f1_slope_a(a, b, c, x),
-    lambda out, a, b, c, x: hyp2f1_slope_a(b, a, c, x),
-    lambda out, a, b, c, x: hyp2f1_slope_c(a, b, c, x),
-    _next_2f1,
-    is_long=True,
-)
-
-
-def _2f1_xa(out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    following = add(a, 1), add(b, 1), add(c, 1), x
-    total = add(hyp2f1(*following), mul(a, hyp2f1_slope_a(*following)))
-    return mul(div(b, c), total)
-
-
-def _2f1_xc(out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    following = add(a, 1), add(b, 1), add(c, 1), x
-    total = sub(hyp2f1_slope_c(*following), div(hyp2f1(*following), c))
-    return mul(div(mul(a, b), c), total)
-
-
-def _2f1_refused() -> list[Partial]:
-    return [_refused("hyp2f1", argument) for argument in "abc"]
-
-
-hyp2f1_slope_a: Smooth = _special(
-    "hyp2f1_slope_a", *_2f1_refused(), _2f1_xa, is_long=True
-)
-hyp2f1_slope_c: Smooth = _special(
-    "hyp2f1_slope_c", *_2f1_refused(), _2f1_xc, is_long=True
-)
 
 # ---------------------------------------------------------------- complex numbers
 
@@ -645,5 +509,5 @@ loggamma = Smooth(
     "loggamma", COMPLEX, _scipy("loggamma"), lambda out, z: complex_digamma(z)
 )
 complex_digamma: Smooth = Smooth(
-    "complex_digamma", COMPLEX, _scipy("psi"), _refused("loggamma", "a complex number")
+    "complex_digamma", COMPLEX, _scipy("psi"), refused("loggamma", "a complex number")
 )

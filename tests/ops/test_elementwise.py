@@ -19,7 +19,7 @@ import fnx
 import fnx.ops.elementwise as ops
 from fnx import dtypes
 from fnx.core.primitive import primitives
-from fnx.ops import special
+from fnx.ops import special, special_integrals
 from fnx.ops.arithmetic import Smooth
 from fnx.ops.families import kind
 from fnx.ops.parts import (
@@ -141,8 +141,10 @@ def _ulps(got: Any, want: Any) -> float:
 # ---------------------------------------------------------------- strong zeros
 
 _CORNERS = [0.0, -0.0, 0.5, 1.0, -1.0, 2.0, -2.0, 1e300, -1e300, 5e-324, inf, -inf]
-# Those of `ops/special.py` have a test of their own: some have no second derivative.
-_SPECIAL = {*map(id, vars(special).values())} - {*map(id, vars(ops).values())}
+# Those of `ops/special.py` and `special_integrals.py` have a test of their own: some
+# have no second derivative.
+_SPECIAL = {id(f) for part in (special, special_integrals) for f in vars(part).values()}
+_SPECIAL -= {*map(id, vars(ops).values())}
 _SMOOTH = [
     p
     for p in primitives()

@@ -26,7 +26,7 @@ from fnx.core.reference import run_reference
 from fnx.core.simplify import simplify
 from fnx.core.trace import trace
 from fnx.core.types import array_type
-from fnx.ops import elementwise, special
+from fnx.ops import elementwise, special, special_integrals
 from fnx.ops.arithmetic import Smooth
 from fnx.transforms.padded import Sized, pad_program
 from tests.cases import CASES as ALL_CASES
@@ -295,7 +295,8 @@ WITHOUT = {
     # whose reference takes long, and which work element by element
     *[
         p.name
-        for p in vars(special).values()
+        for part in (special, special_integrals)
+        for p in vars(part).values()
         if isinstance(p, Smooth) and not hasattr(elementwise, p.name)
     ],
     # what goes along a named axis

@@ -13,7 +13,7 @@ from fnx.numpy.creation import full_like
 from fnx.numpy.joining import stack
 from fnx.numpy.operands import ArrayLike, as_array
 from fnx.ops import elementwise as ops
-from fnx.ops import special
+from fnx.ops import special, special_integrals
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.parts import complex_
 from fnx.scipy.special.operands import array, arrays
@@ -161,7 +161,7 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> hyp1f1(1.0, 1.0, 0.0).item()
     1.0
     """
-    return special.hyp1f1(*arrays("hyp1f1", a=a, b=b, x=x))
+    return special_integrals.hyp1f1(*arrays("hyp1f1", a=a, b=b, x=x))
 
 
 @becomes_native
@@ -173,4 +173,4 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     >>> hyp2f1(1.0, 1.0, 2.0, 0.0).item()
     1.0
     """
-    return special.hyp2f1(*arrays("hyp2f1", a=a, b=b, c=c, x=x))
+    return special_integrals.hyp2f1(*arrays("hyp2f1", a=a, b=b, c=c, x=x))

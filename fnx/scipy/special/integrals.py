@@ -9,7 +9,7 @@ from __future__ import annotations
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike
-from fnx.ops import special
+from fnx.ops import special_integrals as ops
 from fnx.scipy.special.operands import array, arrays
 
 
@@ -20,7 +20,7 @@ def exp1(x: ArrayLike) -> Array:
     >>> exp1(1.0).item()
     0.21938394010066986
     """
-    return special.expn(1.0, array("exp1", x=x))
+    return ops.expn(1.0, array("exp1", x=x))
 
 
 @becomes_native
@@ -30,7 +30,7 @@ def expi(x: ArrayLike) -> Array:
     >>> expi(1.0).item()
     1.8951177597045898
     """
-    return special.expi(array("expi", x=x))
+    return ops.expi(array("expi", x=x))
 
 
 @becomes_native
@@ -42,7 +42,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     >>> expn(2, 0.0).item()
     1.0
     """
-    return special.expn(*arrays("expn", n=n, x=x))
+    return ops.expn(*arrays("expn", n=n, x=x))
 
 
 @becomes_native
@@ -53,7 +53,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
     0.9460830688476562
     """
     value = array("sici", x=x)
-    return special.sine_integral(value), special.cosine_integral(value)
+    return ops.sine_integral(value), ops.cosine_integral(value)
 
 
 @becomes_native
@@ -64,7 +64,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     0.0
     """
     value = array("fresnel", x=x)
-    return special.fresnel_sine(value), special.fresnel_cosine(value)
+    return ops.fresnel_sine(value), ops.fresnel_cosine(value)
 
 
 @becomes_native
@@ -74,4 +74,4 @@ def spence(x: ArrayLike) -> Array:
     >>> spence(2.0).item()
     -0.822467029094696
     """
-    return special.spence(array("spence", x=x))
+    return ops.spence(array("spence", x=x))

@@ -13,7 +13,7 @@ from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.operands import ArrayLike
 from fnx.ops import elementwise as ops
-from fnx.ops import special
+from fnx.ops import special_integrals
 from fnx.ops.arithmetic import add, eq, mul, mul_strong_zero, neg, select, sub
 from fnx.ops.parts import and_, or_
 from fnx.scipy.special.operands import array, arrays
@@ -116,7 +116,7 @@ def _relative(operands: list[Array], rest: bool) -> Array:
     if rest:
         # -p (log(1 + u) - u), where 1 + u = q / p; far from there as it is written
         close = ops.lt(ops.abs(u), 0.5)
-        near = neg(mul(p1, special.log1p_rest(select(close, u, 0))))
+        near = neg(mul(p1, special_integrals.log1p_rest(select(close, u, 0))))
         far = add(sub(mul(p1, _log_ratio(p1, q1)), p1), q1)
         value, at_zero = select(close, near, far), q
     else:
@@ -159,6 +159,6 @@ def _transformed(log: Array, lmbda: Array) -> Array:
     """expm1(lmbda log) / lmbda, with derivatives in lmbda at 0."""
     power = mul_strong_zero(log, lmbda)
     small = ops.lt(ops.abs(power), 1)
-    near = mul(log, special.expm1_ratio(select(small, power, 0), order=0))
+    near = mul(log, special_integrals.expm1_ratio(select(small, power, 0), order=0))
     far = ops.div(ops.expm1(power), select(small, 1, lmbda))
     return select(small, near, far)

@@ -16,7 +16,7 @@ from fnx.numpy.operands import ArrayLike, cast
 from fnx.ops import elementwise as ops
 from fnx.ops.arithmetic import add, eq, mul, mul_strong_zero, neg, select, sub
 from fnx.ops.parts import and_
-from fnx.ops.special import expm1_ratio
+from fnx.ops.special_integrals import expm1_ratio
 from fnx.scipy.special.operands import arrays
 
 
