@@ -11,7 +11,7 @@ import numpy as np
 
 from fnx import dtypes
 from fnx.errors import DTypeError, OptionError, ShapeError
-from fnx.ops.gather import WindowDims
+from fnx.ops.window_dims import WindowDims
 from tests.cases import BAD_CASES, CASES, Arrays, BadCase, Case
 from tests.cases_arithmetic import numbers
 

@@ -26,11 +26,11 @@ from fnx.dtypes import bool_, int32
 from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.collective import all_gather
 from fnx.ops.elementwise import div
-from fnx.ops.gather import clipped
 from fnx.ops.index import take
 from fnx.ops.prefix import filled
 from fnx.ops.reduce import argmax
 from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar
+from fnx.ops.window_dims import clipped
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.shard import Part
 

@@ -33,8 +33,8 @@ from fnx.ops import pieces
 from fnx.ops import scatter as scatters
 from fnx.ops import shape as shapes
 from fnx.ops.arithmetic import add, neg, select
-from fnx.ops.gather import WindowDims
 from fnx.ops.gather import gather as gather_
+from fnx.ops.window_dims import WindowDims
 
 Ints = Sequence[int]
 

@@ -21,10 +21,11 @@ from fnx.core.trace import Tracer
 from fnx.numpy.operands import Shape, broadcast, cast, common_shape
 from fnx.ops import elementwise as ops
 from fnx.ops.arithmetic import add, select
-from fnx.ops.gather import WindowDims, gather
+from fnx.ops.gather import gather
 from fnx.ops.index import dynamic_slice
 from fnx.ops.pieces import concatenate, part_of, slice_
 from fnx.ops.shape import reshape, reverse
+from fnx.ops.window_dims import WindowDims
 from fnx.records import record
 from fnx.runtime.array import ConcreteArray, from_numpy, own
 

@@ -25,11 +25,12 @@ from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.bounds import starts_outside
 from fnx.ops.elementwise import clamp, convert, eq
 from fnx.ops.families import Copying
-from fnx.ops.gather import WindowDims, clipped, gather
+from fnx.ops.gather import gather
 from fnx.ops.pieces import concatenate
 from fnx.ops.rearrange import Ints, all_of, check_axes
 from fnx.ops.scatter import scatter
 from fnx.ops.shape import all_along, broadcast_in_dim, iota, reshape, scalar, zeros_like
+from fnx.ops.window_dims import WindowDims, clipped
 from fnx.ops.window_prefix import wide_index
 from fnx.sizes import usual
 

@@ -26,20 +26,18 @@ from fnx.ops.bounds import vectors_outside
 from fnx.ops.cumulative import Parts, before, product_rule, scanned
 from fnx.ops.elementwise import convert, div
 from fnx.ops.families import ANY, NUMBER, REAL, STORED, Copying, literal, widened
-from fnx.ops.gather import (
-    POINTS,
-    Rows,
-    WindowDims,
-    gather,
-    points,
-    window_labels,
-    window_place,
-    windows_shape,
-)
+from fnx.ops.gather import POINTS, gather, points
 from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints
 from fnx.ops.reduce import check_kind, winners, zero_or_one
 from fnx.ops.shape import all_along, full, iota, reshape, zeros_like
+from fnx.ops.window_dims import (
+    Rows,
+    WindowDims,
+    window_labels,
+    window_place,
+    windows_shape,
+)
 from fnx.ops.window_prefix import padded_vectors
 
 

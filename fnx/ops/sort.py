@@ -19,10 +19,11 @@ from fnx.core.primitive import Flow, MappedAxis
 from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost, widened
-from fnx.ops.gather import WindowDims, gather
+from fnx.ops.gather import gather
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.shape import all_along, iota, kept_axes, reshape
+from fnx.ops.window_dims import WindowDims
 
 
 class _Sort(OnHost):

@@ -3,7 +3,7 @@
 What is behind a prefix is made what the padding of the windows is, so that the windows
 of the prefix see no difference; index vectors of windows are moved inside of a prefix.
 Receives padded arrays and how windows lie at the size of now and at the largest; raises
-where they lie otherwise. Next on the walk: `gather.py`.
+where they lie otherwise. Next on the walk: `window_dims.py`.
 """
 
 from __future__ import annotations

@@ -20,13 +20,14 @@ from fnx.ops.arithmetic import add, mul, select, sub
 from fnx.ops.cumulative import cumsum
 from fnx.ops.elementwise import convert, le, log, lt, min
 from fnx.ops.families import literal
-from fnx.ops.gather import WindowDims, gather
+from fnx.ops.gather import gather
 from fnx.ops.parts import and_
 from fnx.ops.pieces import part_of
 from fnx.ops.rearrange import without
 from fnx.ops.reduce import argmax
 from fnx.ops.shape import full, iota, permute, reshape, reshaped
 from fnx.ops.sort import sort, top_k
+from fnx.ops.window_dims import WindowDims
 from fnx.random.arguments import Shape, shape_of, spread
 from fnx.random.extreme import gumbel_of
 from fnx.random.integers import integers_between

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from fnx.core.primitive import LinearInput
-from fnx.ops.gather import WindowDims, points
+from fnx.ops.gather import points
 from fnx.ops.index import take, take_along
 from fnx.ops.scatter import scatter, scatter_max, scatter_min, scatter_mul
+from fnx.ops.window_dims import WindowDims
 from fnx.runtime.array import from_numpy
 
 POINTS = WindowDims((), (0,), (0,))
