@@ -1,4 +1,4 @@
-"""Cases of `fnx/control/spmd.py`; whole calls are in `tests/test_spmd.py`."""
+"""Cases of `fnx/control/spmd.py`; whole calls are in `tests/spmd/`."""
 
 from __future__ import annotations
 
