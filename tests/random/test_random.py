@@ -1,17 +1,17 @@
-"""`fnx.random`: the same bits as JAX, and samples of the distributions that it names.
+"""`fnx.random`: the same bits as JAX.
 
-Bits, uniform numbers, integers, booleans and permutations are equal to JAX's; other
-distributions agree to the accuracy of the functions that they are made of.
+Keys, bits, uniform numbers, integers and booleans are equal to JAX's; so are the
+permutations of `test_choosing.py`. The samples of `test_distributions.py` agree to the
+accuracy of the functions that they are made of.
 """
 
 from __future__ import annotations
 
 import math
 
-import ml_dtypes
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 import fnx
 from fnx import dtypes, errors, random, tree
@@ -22,49 +22,17 @@ from fnx.random.counters import counters
 from fnx.runtime.array import from_numpy
 from fnx.transforms.batch import map_over
 from fnx.transforms.jvp import push_forward
-
-SEEDS = (0, 1, 42, 2**31, 2**32 - 1)
-SHAPES = ((), (7,), (2, 1, 4), (2, 0, 3))
-FLOATS = ("float16", "bfloat16", "float32", "float64")
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-oracle = pytest.mark.oracle
-shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
-floats = pytest.mark.parametrize("dtype", FLOATS)
-integers = pytest.mark.parametrize("dtype", INTEGERS)
-
-
-def key(seed=0):
-    return random.PRNGKey(seed)
-
-
-def value(x):
-    return np.asarray(x)
-
-
-def equal(ours, theirs):
-    """The same dtype, shape and bits."""
-    ours, theirs = value(ours), np.asarray(theirs)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    np.testing.assert_array_equal(bits_of(ours), bits_of(theirs))
-
-
-def bits_of(x):
-    return x if x.dtype.kind in "biu" else x.view(f"u{x.dtype.itemsize}")
-
-
-def close(ours, theirs, ulps):
-    """Equal within units in the last place of 1, or of the value if it is larger.
-
-    In float64 the difference is that of XLA's functions from the truth: its log1p and
-    erf_inv lose up to 2 digits.
-    """
-    ours, theirs = value(ours), np.asarray(theirs)
-    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
-    tolerance = ulps * float(ml_dtypes.finfo(ours.dtype).eps)
-    tolerance *= 100 if ours.dtype == np.float64 else 1
-    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-    np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
-
+from tests.random.draws import (
+    SEEDS,
+    close,
+    equal,
+    floats,
+    integers,
+    key,
+    oracle,
+    shapes,
+    value,
+)
 
 # ---------------------------------------------------------------- keys
 
@@ -349,256 +317,6 @@ def test_rademacher_is_that_of_jax(jax, dtype):
     with dtypes.default_dtypes(64):
         ours = random.rademacher(key(4), (50,), dtype)
     equal(ours, jax.random.rademacher(jax.random.PRNGKey(4), (50,), dtype))
-
-
-# ---------------------------------------------------------------- distributions
-
-
-@oracle
-@floats
-def test_normal_is_that_of_jax(jax, dtype):
-    shape = (300,)
-    for seed in SEEDS:
-        ours = random.normal(key(seed), shape, dtype)
-        theirs = jax.random.normal(jax.random.PRNGKey(seed), shape, dtype)
-        # XLA's erf_inv is off by up to 50 ulp in the tails; ours is tested below.
-        close(ours, theirs, 60)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_normal_is_accurate_in_the_tails(dtype):
-    lowest = np.nextafter(np.asarray(-1, dtype), np.asarray(0, dtype))
-    u = value(random.uniform(key(), (50_000,), dtype, lowest, 1.0)).astype(np.float64)
-    x = value(random.normal(key(), (50_000,), dtype))
-    close(x, (math.sqrt(2) * special.erfinv(u)).astype(dtype), 4)
-
-
-@oracle
-@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_complex_normal_is_that_of_jax(jax, dtype):
-    ours = random.normal(key(5), (100,), dtype)
-    theirs = np.asarray(jax.random.normal(jax.random.PRNGKey(5), (100,), dtype))
-    close(value(ours).real, theirs.real, 60)
-    close(value(ours).imag, theirs.imag, 60)
-
-
-NORMAL = {"maxwell", "double_sided_maxwell", "wald", "lognormal", "truncated_normal"}
-SAMPLERS = {
-    "exponential": (),
-    "gumbel": (),
-    "laplace": (),
-    "logistic": (),
-    "cauchy": (),
-    "maxwell": (),
-    "pareto": (2.5,),
-    "rayleigh": (1.5,),
-    "weibull_min": (1.5, 2.5),
-    "double_sided_maxwell": (0.5, 1.5),
-    "wald": (1.5,),
-    "triangular": (-1.0, 0.25, 2.0),
-    "lognormal": (0.5,),
-    "truncated_normal": (-1.5, 0.5),
-}
-
-
-@oracle
-@pytest.mark.parametrize("dtype", ["float32"])
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_distributions_are_those_of_jax(jax, name, dtype):
-    params = [np.asarray(p, dtype) for p in SAMPLERS[name]]
-    args = (*params, (500,), dtype)
-    with dtypes.default_dtypes(64):
-        ours = getattr(random, name)(key(6), *args)
-    theirs = getattr(jax.random, name)(jax.random.PRNGKey(6), *args)
-    close(ours, theirs, 60 if name in NORMAL else 4)
-
-
-@oracle
-@pytest.mark.parametrize("mode", ["low", "high", "highest"])
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_modes_of_gumbel_are_those_of_jax(jax, mode, dtype):
-    ours = random.gumbel(key(7), (500,), dtype, mode)
-    theirs = jax.random.gumbel(jax.random.PRNGKey(7), (500,), dtype, mode)
-    close(ours, theirs, 4)
-
-
-@oracle
-def test_geometric_is_that_of_jax(jax):
-    p = np.float32([0.1, 0.5, 0.9])
-    ours = random.geometric(key(8), p, (100, 3), "int32")
-    equal(ours, jax.random.geometric(jax.random.PRNGKey(8), p, (100, 3), "int32"))
-
-
-CDFS = {
-    "normal": stats.norm(),
-    "exponential": stats.expon(),
-    "gumbel": stats.gumbel_r(),
-    "laplace": stats.laplace(),
-    "logistic": stats.logistic(),
-    "cauchy": stats.cauchy(),
-    "maxwell": stats.maxwell(),
-    "pareto": stats.pareto(2.5),
-    "rayleigh": stats.rayleigh(scale=1.5),
-    "weibull_min": stats.weibull_min(2.5, scale=1.5),
-    "wald": stats.invgauss(1.5),
-    "triangular": stats.triang(1.25 / 3, -1, 3),
-    "lognormal": stats.lognorm(0.5),
-    "truncated_normal": stats.truncnorm(-1.5, 0.5),
-}
-
-
-@pytest.mark.parametrize("name", CDFS)
-def test_samples_follow_their_distribution(name):
-    params = SAMPLERS.get(name, ())
-    x = value(getattr(random, name)(key(9), *params, (20_000,), "float64"))
-    assert stats.kstest(x, CDFS[name].cdf).pvalue > 0.01
-
-
-@floats
-def test_logs_of_uniform_numbers_are_finite(dtype):
-    """No sampler takes the logarithm of 0, whatever the dtype."""
-    for name in ("exponential", "gumbel", "laplace", "logistic", "normal", "rayleigh"):
-        params = SAMPLERS.get(name, ())
-        x = value(getattr(random, name)(key(10), *params, (70_000,), dtype))
-        finite = np.isfinite(x.astype(np.float64))
-        assert finite.all() or name == "rayleigh", name
-
-
-@floats
-def test_truncated_normal_stays_inside(dtype):
-    low = np.nextafter(np.asarray(1, dtype), np.asarray(0, dtype))
-    x = value(random.truncated_normal(key(), low, 2.0, (20_000,), dtype))
-    assert (x > low).all() and (x < 2).all()
-
-
-def test_default_dtypes_of_samples():
-    assert random.normal(key()).dtype == np.float32
-    assert random.categorical(key(), np.zeros(3)).dtype == np.int32
-    with dtypes.default_dtypes(64):
-        assert random.normal(key()).dtype == np.float64
-        assert random.randint(key(), (), 0, 2).dtype == np.int64
-    assert random.normal(key(), 5).shape == (5,)
-    with pytest.raises(errors.DTypeError, match="float dtypes"):
-        random.normal(key(), (), "int32")
-
-
-# ---------------------------------------------------------------- choosing
-
-
-@oracle
-@pytest.mark.parametrize("x", [1, 5, 100, 3000])
-def test_permutation_of_numbers_is_that_of_jax(jax, x):
-    with dtypes.default_dtypes(64):
-        ours = random.permutation(key(11), x)
-    equal(ours, jax.random.permutation(jax.random.PRNGKey(11), x))
-
-
-@oracle
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("independent", [False, True])
-def test_permutation_of_arrays_is_that_of_jax(jax, axis, independent):
-    x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
-    ours = random.permutation(key(12), x, axis, independent)
-    theirs = jax.random.permutation(jax.random.PRNGKey(12), x, axis, independent)
-    equal(ours, theirs)
-    row = x.reshape(-1)
-    equal(
-        random.permutation(key(12), row),
-        jax.random.permutation(jax.random.PRNGKey(12), row),
-    )
-
-
-CHOICES = {
-    "numbers": (10, (20,), {}),
-    "one": (10, (), {}),
-    "array": (np.arange(12, dtype=np.float32).reshape(4, 3), (2, 5), {}),
-    "axis": (np.arange(12, dtype=np.float32).reshape(4, 3), (5,), {"axis": 1}),
-    "distinct": (10, (2, 3), {"replace": False}),
-    "distinct-rows": (np.arange(12.0).reshape(4, 3), (3,), {"replace": False}),
-    "weighted": (4, (100,), {"p": np.float32([0.125, 0, 0.5, 0.375])}),
-    "weighted-f64": (3, (50, 2), {"p": np.array([0.0, 0.25, 0.75])}),
-    "weighted-array": (
-        np.float32([7, 8, 9]),
-        (20,),
-        {"p": np.float32([0.5, 0.25, 0.25])},
-    ),
-    "weighted-distinct": (
-        4,
-        (3,),
-        {"p": np.float32([0.25, 0, 0.5, 0.25]), "replace": False},
-    ),
-}
-
-
-@oracle
-@pytest.mark.parametrize("name", CHOICES)
-def test_choice_is_that_of_jax(jax, name):
-    a, shape, options = CHOICES[name]
-    for seed in range(3):
-        with dtypes.default_dtypes(64):
-            ours = random.choice(key(seed), a, shape, **options)
-        equal(ours, jax.random.choice(jax.random.PRNGKey(seed), a, shape, **options))
-
-
-@oracle
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_categorical_is_that_of_jax(jax, axis):
-    logits = np.random.default_rng(0).standard_normal((4, 5, 6)).astype(np.float32)
-    batch = [n for i, n in enumerate(logits.shape) if i != axis % 3]
-    theirs = jax.random.PRNGKey(13)
-    with dtypes.default_dtypes(64):
-        ours = random.categorical(key(13), logits, axis)
-        equal(ours, jax.random.categorical(theirs, logits, axis))
-        shape = (7, *batch)
-        ours = random.categorical(key(13), logits, axis, shape)
-        equal(ours, jax.random.categorical(theirs, logits, axis, shape))
-    shape = (2, 2, *batch)
-    options = {"axis": axis, "shape": shape, "replace": False}
-    ours = random.categorical(key(13), logits, **options)
-    equal(ours, jax.random.categorical(theirs, logits, **options))
-
-
-def test_what_has_no_probability_is_never_drawn():
-    logits = np.float32([0.0, -np.inf, 0.0])
-    x = value(random.categorical(key(), logits, shape=(10_000,)))
-    assert set(x.tolist()) == {0, 2}
-    p = np.float32([0, 0.3, 0, 0.7, 0])
-    x = value(random.choice(key(), 5, (10_000,), p=p))
-    assert set(x.tolist()) == {1, 3}
-    assert abs((x == 3).mean() - 0.7) < 0.02
-
-
-def test_a_choice_without_replacement_has_no_repetition():
-    x = value(random.choice(key(), 50, (50,), replace=False))
-    assert sorted(x.tolist()) == list(range(50))
-
-
-def test_choices_of_nothing():
-    assert random.choice(key(), 5, (0, 2)).shape == (0, 2)
-    rows = np.zeros((4, 3), np.float32)
-    assert random.choice(key(), rows, (0,)).shape == (0, 3)
-    assert random.permutation(key(), 0).shape == (0,)
-    assert random.permutation(key(), 1).shape == (1,)
-
-
-def test_invalid_choices():
-    with pytest.raises(errors.ShapeError, match="draw fewer"):
-        random.choice(key(), 3, (4,), replace=False)
-    with pytest.raises(errors.ShapeError, match="nothing to choose"):
-        random.choice(key(), 0, (4,))
-    with pytest.raises(errors.ShapeError, match="3 elements to weigh"):
-        random.choice(key(), 3, (4,), p=np.ones(4, np.float32))
-    with pytest.raises(errors.AxisError, match="axis 2"):
-        random.permutation(key(), np.zeros((2, 3)), 2)
-    with pytest.raises(errors.ArgumentError, match="an integer or an array"):
-        random.permutation(key(), 1.5)
-    with pytest.raises(errors.DTypeError, match="logits are floats"):
-        random.categorical(key(), np.zeros(3, np.int32))
-    with pytest.raises(errors.ShapeError, match="does not fit"):
-        random.categorical(key(), np.zeros((2, 3)), shape=(3,))
-    with pytest.raises(errors.ShapeError, match="3 classes"):
-        options = {"shape": (4,), "replace": False}
-        random.categorical(key(), np.zeros(3), **options)
 
 
 # ---------------------------------------------------------------- transformations
