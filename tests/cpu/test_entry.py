@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
 import pickle
-import subprocess
-import sys
 import threading
-import tracemalloc
 from collections import OrderedDict
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -26,95 +21,19 @@ from fnx import dtypes
 from fnx.api import native
 from fnx.api.jit import Jitted
 from fnx.core import hooks
-from fnx.cpu.entry import layout
-from fnx.cpu.entry.layout import Unsupported
-from fnx.cpu.entry.table import Table
+from tests.cpu.entry_calls import (
+    CASES,
+    Slow,
+    State,
+    called_back,
+    is_native,
+    same,
+    warm,
+    x,
+    y,
+)
 
 pytest.importorskip("llvmlite")
-
-
-class State(NamedTuple):
-    count: Any
-    moments: Any
-
-
-class Slow:
-    """How many calls of a function went through Python."""
-
-    def __init__(self, function: Jitted) -> None:
-        self.function = function
-        self.before = self.now()
-
-    def now(self) -> int:
-        return self.function._hits + self.function._misses
-
-    def __call__(self) -> int:
-        return self.now() - self.before
-
-
-def warm(function, *args, **kwargs):
-    """The result of a call that has been made often enough for a path."""
-    for _ in range(9):  # two forms of one signature get their paths
-        result = function(*args, **kwargs)
-    return result
-
-
-def is_native(function, *args, **kwargs) -> bool:
-    """Whether such a call is made without Python, once it has been made often."""
-    warm(function, *args, **kwargs)
-    slow = Slow(function)
-    function(*args, **kwargs)
-    return slow() == 0
-
-
-def same(a, b) -> None:
-    """Asserts that two results are equal: trees, types and values."""
-    assert fnx.tree.structure(a) == fnx.tree.structure(b)
-    for x, y in zip(fnx.tree.leaves(a), fnx.tree.leaves(b), strict=True):
-        assert type(x) is type(y)
-        assert x.type is y.type
-        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
-        assert not np.asarray(x).flags.writeable
-
-
-x = fnp.arange(12.0).reshape(3, 4)
-y = fnp.ones((3, 4))
-half = fnp.arange(5, dtype=fnp.bfloat16)
-flags = fnp.array([True, False, True])
-
-CASES = {
-    "array": (lambda a: a + 1, (x,)),
-    "two": (lambda a, b: a * b + a, (x, y)),
-    "bfloat16": (lambda a: a * 2, (half,)),
-    "bool": (lambda a: ~a, (flags,)),
-    "complex": (lambda a: a * 2, (fnp.array([1 + 2j, 3j]),)),
-    "int8": (lambda a: a + a, (fnp.array([1, -3], "int8"),)),
-    "rank 0": (lambda a: a - 1, (fnp.array(2.5),)),
-    "zero size": (lambda a: a + 1, (fnp.zeros((0, 3)),)),
-    "dict": (lambda p: {"s": p["b"] + p["a"], "a": p["a"]}, ({"b": x, "a": y},)),
-    "key order": (lambda p: {"z": p["a"], "a": p["z"] + 1}, ({"z": x, "a": y},)),
-    "nested": (
-        lambda p, q: [{"u": (p["l"][0] * 2, None)}, q, ()],
-        ({"l": [x, (y, None)], "e": {}}, (x, [None])),
-    ),
-    "named tuple": (lambda s: State(s.count + 1, (s.moments,)), (State(y, [x]),)),
-    "none": (lambda a, b: (a + 1, b), (x, None)),
-    "nothing": (lambda a: {}, (x,)),
-    "passed through": (lambda a, b: (b, a, a), (x, y)),
-    "views": (lambda a: (a.reshape(-1), a.reshape(2, 6), a), (x,)),
-    "views of a result": (lambda a: ((a + 1).reshape(-1), a + 1), (x,)),
-    "literal": (lambda a: (fnp.array(3.0), a + 1, 2), (x,)),
-    "float": (lambda a, s: a * s, (x, 0.1)),
-    "float alone": (lambda s: s * 3, (0.1,)),
-    "huge float": (lambda a, s: a * s, (x, float("inf"))),
-    "not a number": (lambda a, s: a * s, (x, float("nan"))),
-    "int": (lambda a, n: a + n, (x, -7)),
-    "boolean": (lambda a, c: fnp.where(c, a, 0), (x, True)),
-    "numpy": (lambda a, b: a + b, (x, np.ones((3, 4), np.float32))),
-    "numpy rank 0": (lambda a: a + 1, (np.array(2, np.int32),)),
-    "temporaries": (lambda a: fnp.sort(a.T + 1, axis=0).sum(0) @ a, (x,)),
-    "long": (lambda a: fnp.sin(a) + fnp.sort(a), (fnp.ones(100_000),)),
-}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -335,7 +254,7 @@ def test_a_function_may_forget_its_paths_while_it_runs():
         f.clear_cache()
         return a
 
-    f = fnx.jit(_called_back(forget))
+    f = fnx.jit(called_back(forget))
     same(warm(f, x), x)
     for _ in range(4):
         same(f(x), x)
@@ -441,30 +360,13 @@ def test_python_numbers_follow_the_default_width():
 # ---------------------------------------------------------------- callbacks
 
 
-class Callback(fnx.extend.Primitive):
-    """Calls a Python function, given as a param, on an array."""
-
-    def infer(self, type, *, function):
-        return type
-
-    def reference(self, value, *, function):
-        return function(value)
-
-
-_callback = Callback("test_entry_callback")
-
-
-def _called_back(function):
-    return lambda a: _callback(a, function=function) * 1
-
-
 def test_an_exception_of_a_callback_is_raised():
     def fail(a):
         if a[0, 0] > 0:
             raise KeyError("from the callback")
         return a
 
-    f = fnx.jit(_called_back(fail))
+    f = fnx.jit(called_back(fail))
     assert is_native(f, x)
     for _ in range(3):
         with pytest.raises(KeyError, match="from the callback"):
@@ -476,177 +378,6 @@ def test_a_callback_may_call_the_function_again():
     def again(a):
         return np.asarray(f(fnp.array(a) - 1)) + 2 if a[0, 0] > 0 else a
 
-    f = fnx.jit(_called_back(again))
+    f = fnx.jit(called_back(again))
     assert is_native(f, x)
     same(f(x + 3), x + 6)
-
-
-# ---------------------------------------------------------------- memory
-
-
-def _growth(call, rounds: int) -> float:
-    """Bytes that each round leaves behind."""
-    call(rounds)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        call(rounds)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        call(rounds)
-        gc.collect()
-        return (tracemalloc.get_traced_memory()[0] - before) / rounds
-    finally:
-        tracemalloc.stop()
-
-
-LEAKS = ["array", "nested", "named tuple", "views", "literal", "numpy", "temporaries"]
-
-
-@pytest.mark.parametrize("name", LEAKS)
-def test_nothing_is_left_behind(name):
-    function, args = CASES[name]
-    f = fnx.jit(function)
-    assert is_native(f, *args)
-
-    def call(rounds):
-        for _ in range(rounds):
-            f(*args)
-
-    leaves = [leaf for leaf in fnx.tree.leaves(args) if isinstance(leaf, fnx.Array)]
-    watched = [*leaves, *[leaf._data for leaf in leaves], *[a.type for a in leaves]]
-    gc.collect()
-    before = [sys.getrefcount(thing) for thing in watched]
-    assert _growth(call, 2000) < 1
-    after = [sys.getrefcount(thing) for thing in watched]
-    assert after == before
-
-
-def test_calls_that_do_not_fit_leave_nothing_behind():
-    f = fnx.jit(lambda p: p["a"] + p["b"])
-    assert is_native(f, {"a": x, "b": y})
-    g = fnx.jit(lambda p: p["a"] + 1)
-    g._paths = f._paths  # its path holds `a` before it sees that there is no `b`
-    before = sys.getrefcount(x._data)
-    for _ in range(100):
-        g({"a": x, "c": y})
-    after = sys.getrefcount(x._data)  # here: `assert` holds what it looks at
-    assert after == before
-
-
-def test_exceptions_leave_nothing_behind():
-    def fail(a):
-        raise KeyError
-
-    f = fnx.jit(_called_back(lambda a: a if a[0, 0] == 0 else fail(a)))
-    assert is_native(f, x)
-    bad = x + 1
-
-    def call(rounds):
-        for _ in range(rounds):
-            with pytest.raises(KeyError):
-                f(bad)
-
-    assert _growth(call, 200) < 50
-    after = sys.getrefcount(bad._data)
-    assert after == 2
-
-
-def test_an_argument_may_go_away_during_the_call():
-    def drop(a):
-        held.clear()
-        gc.collect()
-        return a
-
-    f = fnx.jit(lambda p: _called_back(drop)(p["x"]) + p["x"])
-    held = {"x": fnp.full((64, 64), 2.0)}
-    for _ in range(4):
-        held["x"] = fnp.full((64, 64), 2.0)
-        same(f(held), fnp.full((64, 64), 4.0))
-
-
-def test_functions_and_their_code_can_be_collected():
-    def live():
-        gc.collect()
-        return sum(type(thing) is Table for thing in gc.get_objects())
-
-    def make(n):
-        f = fnx.jit(lambda a: a + fnx.numpy.full(3, float(n)))
-        warm(f, fnp.ones(3))
-
-    make(-1)
-    before = live()
-    for n in range(5):
-        make(n)
-    assert live() == before
-
-
-# ---------------------------------------------------------------- threads, processes
-
-
-def test_many_threads():
-    f = fnx.jit(lambda p: {"s": fnp.sort(p["a"] * 2).sum(0) + p["b"]})
-    arrays = [fnp.full((50, 4), float(n)) for n in range(8)]
-    assert is_native(f, {"a": arrays[0], "b": x[0]})
-    wrong = []
-
-    def work(n):
-        expected = np.full(4, n * 100.0, np.float32) + np.asarray(x[0])
-        for _ in range(300):
-            found = f({"a": arrays[n], "b": x[0]})["s"]
-            if not np.array_equal(np.asarray(found), expected):
-                wrong.append(n)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-@pytest.mark.filterwarnings("ignore:.*fork")
-def test_after_a_fork():
-    f = fnx.jit(lambda a: (a.T + 1).sum(0) + a.sum(1))
-    expected = warm(f, x)
-    child = os.fork()
-    if child == 0:
-        good = all(np.array_equal(f(x), expected) for _ in range(100))
-        os._exit(0 if good else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    same(f(x), expected)
-
-
-# ---------------------------------------------------------------- the test at start
-
-
-def test_without_native_calls_results_are_the_same(monkeypatch):
-    monkeypatch.setattr(native, "_made", [None])
-    f = fnx.jit(CASES["nested"][0])
-    assert not is_native(f, *CASES["nested"][1])
-    same(f(*CASES["nested"][1]), fnx.jit(CASES["nested"][0])(*CASES["nested"][1]))
-
-
-_ELSEWHERE = """
-import fnx
-from fnx.cpu.entry import layout
-layout.{name} = {value}
-f = fnx.jit(lambda p: [p["a"] + 1])
-for _ in range(5):
-    assert f({{"a": fnx.numpy.ones(2)}})[0].tolist() == [2.0, 2.0]
-assert f._paths == () and f.cache_info().hits == 4
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("DATA", 24), ("FLAGS", 56), ("TYPE", 0), ("_OFFSET", 8)]
-)
-def test_an_unknown_layout_is_noticed(name, value):
-    code = _ELSEWHERE.format(name=name, value=value)
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_what_is_no_slot_has_no_offset():
-    with pytest.raises(Unsupported):
-        layout.slot_offset(Jitted, "__call__")
