@@ -87,7 +87,7 @@ def _equal_bins(low: Array, high: Array, count: int) -> Array:
     An error of rounding in an edge at 1 would move all ones into the next bin, so this
     is float64 where `linspace` is not, and the sum that NumPy has for them.
     """
-    first, last = cast(low, np.float64), cast(high, np.float64)
+    first, last = cast(low, dtypes.float64), cast(high, dtypes.float64)
     width = ufuncs.divide(ufuncs.subtract(last, first), count)
     places = arange(count, dtype=np.float64)
     inner = ufuncs.add(ufuncs.multiply(places, width), first)
