@@ -460,6 +460,6 @@ def _converted(x: Const, dtype: DType) -> bool | int | float:
             return 0
         info = np.iinfo(dtype)
         if x.value <= info.min or x.value >= info.max:
-            return int(info.min if x.value < 0 else info.max)
+            return int(info.min if x.value <= info.min else info.max)
         return int(x.value)
     return canonical_value(x.value, dtype)

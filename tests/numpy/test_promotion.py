@@ -178,3 +178,22 @@ def test_dtype_objects():
     assert fnp.promote_types(float, "float32") == fnp.float32
     assert fnp.issubdtype(fnp.bfloat16, fnp.floating)
     assert not fnp.issubdtype(fnp.bfloat16, fnp.integer)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "uint64"])
+def test_constants_are_converted_as_values_are(dtype):
+    """Saturating, by the compiler or when the kernel runs."""
+    info = np.iinfo(dtype)
+    ends = [float(info.min), float(info.max), np.inf, -np.inf, np.nan]
+    for value in [0.0, -0.0, 1.0, 2.9, -1.5, 300.0, *ends]:
+        for source in ("float32", "float64"):
+            known = fnp.full((3,), value, source)
+            wanted = known.astype(dtype)
+
+            def constant(c, value=value, source=source):
+                return fnp.full((3,), value, source).astype(dtype) ^ c
+
+            found = fnx.jit(constant)(np.zeros(3, dtype))
+            np.testing.assert_array_equal(found, wanted)
+            found = fnx.jit(lambda x: x.astype(dtype))(known)
+            np.testing.assert_array_equal(found, wanted)
