@@ -32,6 +32,12 @@ def _inexact(function: str, x: ArrayLike) -> Array:
     return cast(array, inexact_dtype(array.dtype, array.weak_type), array.weak_type)
 
 
+def _number(function: str, x: ArrayLike) -> Array:
+    """The argument, booleans as integers."""
+    array = as_array(function, x)
+    return cast(array, dtypes.default_int()) if dtypes.is_bool(array.dtype) else array
+
+
 @becomes_native
 def identity(x: ArrayLike) -> Array:
     """X itself."""
@@ -49,20 +55,20 @@ def relu(x: ArrayLike) -> Array:
     >>> relu(np.array([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
     """
-    array = as_array("relu", x)
+    array = _number("relu", x)
     return select(ops.le(array, 0), 0, array)
 
 
 @becomes_native
 def relu6(x: ArrayLike) -> Array:
-    """min(max(x, 0), 6); the derivative is 1 on [0, 6].
+    """min(max(x, 0), 6), in floating point; the derivative is 1 on [0, 6].
 
     Source: A. Krizhevsky, "Convolutional deep belief networks on CIFAR-10", 2010.
 
     >>> relu6(7.0).item()
     6.0
     """
-    return ops.clamp(0, as_array("relu6", x), 6)
+    return ops.clamp(0, _inexact("relu6", x), 6)
 
 
 @becomes_native
@@ -84,7 +90,8 @@ def hard_tanh(x: ArrayLike) -> Array:
     >>> hard_tanh(3.0).item()
     1.0
     """
-    return ops.clamp(-1, as_array("hard_tanh", x), 1)
+    array = _number("hard_tanh", x)
+    return ops.clamp(0 if dtypes.is_unsigned(array.dtype) else -1, array, 1)
 
 
 @becomes_native

@@ -198,3 +198,14 @@ def test_initializer_errors():
         initializers.delta_orthogonal()(random.key(0), (3, 4, 2))
     with pytest.raises(errors.DTypeError, match="not int32"):
         initializers.normal()(random.key(0), (3,), "int32")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "uint32"])
+def test_bounded_activations_of_integers(dtype):
+    x = np.array([0, 1, 7, 200, -3]).astype(dtype)
+    same = "int32" if dtype == "bool" else dtype
+    ends = {"relu": (0, np.inf, same), "hard_tanh": (-1, 1, same)}
+    for name, (low, high, kind) in {**ends, "relu6": (0, 6, "float32")}.items():
+        found = getattr(nn, name)(x)
+        assert found.dtype == kind
+        np.testing.assert_array_equal(found, np.clip(x.astype("float64"), low, high))
