@@ -61,9 +61,11 @@ def multivariate_normal(
     batch = _batch(centre, spread, shape)
     words = key_words("multivariate_normal", key)
     noise = normal_from(words, (*batch, centre.shape[-1]), found)
-    centre, spread = [np_.asarray(x, found) for x in (centre, spread)]
+    # Decompositions need 32 bits at least.
+    computed = dtypes.compute_dtype(found)
+    centre, spread, noise = [np_.asarray(x, computed) for x in (centre, spread, noise)]
     moved = np_.einsum("...ij,...j->...i", _factor(spread, method), noise)
-    return np_.add(centre, moved)
+    return np_.asarray(np_.add(centre, moved), found)
 
 
 def _factor(cov: Array, method: str) -> Array:

@@ -39,6 +39,18 @@ def test_multivariate_normal_is_that_of_jax(jax, method, dtype):
             np.testing.assert_allclose(got, want, 1e-4 if dtype == "float32" else 1e-10)
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_vectors_of_16_bits_are_computed_in_32(jax, dtype):
+    mean, cov = MEAN.astype("float32"), COV.astype("float32")
+    got = random.multivariate_normal(key(), mean, cov, dtype=dtype)
+    theirs = jax.random.PRNGKey(0)
+    want = jax.random.multivariate_normal(theirs, mean, cov, None, dtype)
+    assert got.dtype == dtype
+    near = np.asarray(want, "float32")
+    np.testing.assert_allclose(got.astype("float32"), near, 0.02, 0.02)
+
+
 @pytest.mark.parametrize("method", ["cholesky", "eigh", "svd"])
 def test_moments(method):
     x = random.multivariate_normal(key(1), MEAN[0], COV[0], (40_000,), method=method)
