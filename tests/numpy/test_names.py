@@ -11,23 +11,25 @@ import pytest
 
 import fnx
 import fnx.numpy as fnp
+from tests.numpy.given import (
+    METHODS,
+    RNG,
+    TINY,
+    TINY2,
+    TINY4,
+    F,
+    I,
+    J,
+    N,
+    Q,
+    U,
+    V,
+    W,
+    arrays,
+    numpys,
+    same,
+)
 
-RNG = np.random.default_rng(11)
-F = RNG.standard_normal((3, 4))
-N = np.where(F > 0.4, np.nan, F)
-I = RNG.integers(-30, 30, (3, 4)).astype("i4")  # noqa: E741
-J = RNG.integers(-9, 9, (4,)).astype("i4")
-U = RNG.integers(0, 256, (3, 5)).astype("u1")
-V = RNG.standard_normal(9)
-W = RNG.uniform(0.5, 2, 9)
-Q = np.array([0.0, 0.2, 0.5, 1.0])
-TINY = np.array([0.0, -0.0, 1e-310, -5e-324, 1, -1.5, 3e300, np.inf, -np.inf, np.nan])
-with np.errstate(over="ignore"):
-    TINY4, TINY2 = TINY.astype("f4"), TINY.astype("f2")
-METHODS = """linear lower higher midpoint nearest hazen weibull median_unbiased
-normal_unbiased interpolated_inverted_cdf inverted_cdf""".split()
-
-# A name, arguments that may be traced, and keywords.
 TRACED = [
     ("gcd", (I, J), {}),
     ("gcd", (I, 0), {}),
@@ -123,41 +125,13 @@ KNOWN = [
 ]
 
 
-def _flat(x):
-    if isinstance(x, tuple | list):
-        return [leaf for part in x for leaf in _flat(part)]
-    return [np.asarray(x)]
-
-
-def _same(found, wanted, dtype=False):
-    found, wanted = _flat(found), _flat(wanted)
-    assert len(found) == len(wanted)
-    for x, y in zip(found, wanted, strict=True):
-        assert x.shape == y.shape
-        if x.dtype.kind in "biu":
-            np.testing.assert_array_equal(x, y)
-        else:
-            wide = 1e-5 if x.dtype.itemsize < 8 else 1e-11
-            np.testing.assert_allclose(x, y, rtol=wide, atol=wide)
-
-
-def _arrays(x):
-    return fnp.array(x) if isinstance(x, np.ndarray | np.generic) else x
-
-
-def _numpys(options):
-    return {k: _arrays(v) for k, v in options.items()}
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "args", "options"), TRACED)
 def test_eagerly_and_compiled(name, args, options):
     wanted = getattr(np, name)(*args, **options)
     function = getattr(fnp, name)
-    given = [
-        tuple(map(_arrays, x)) if isinstance(x, tuple) else _arrays(x) for x in args
-    ]
-    _same(function(*given, **_numpys(options)), wanted)
+    given = [tuple(map(arrays, x)) if isinstance(x, tuple) else arrays(x) for x in args]
+    same(function(*given, **numpys(options)), wanted)
     traced = [i for i, x in enumerate(given) if isinstance(x, fnx.Array)]
 
     def of(*values):
@@ -166,7 +140,7 @@ def test_eagerly_and_compiled(name, args, options):
             filled[i] = value
         return function(*filled, **options)
 
-    _same(fnx.jit(of)(*[given[i] for i in traced]), wanted)
+    same(fnx.jit(of)(*[given[i] for i in traced]), wanted)
 
 
 @pytest.mark.parametrize(("name", "args", "options"), KNOWN)
@@ -174,13 +148,13 @@ def test_of_known_values(name, args, options):
     wanted = getattr(np, name)(*args, **options)
     if name == "unique_values":  # NumPy may leave them unsorted
         wanted = np.sort(wanted)
-    given = [fnp.triu if x is np.triu else _arrays(x) for x in args]
+    given = [fnp.triu if x is np.triu else arrays(x) for x in args]
     found = getattr(fnp, name)(*given, **options)
     if name == "polydiv":  # NumPy leaves leading zeros of the remainder out
         found = (found[0], fnp.trim_zeros(fnp.round(found[1], 10), "f"))
         rest = np.trim_zeros(np.round(wanted[1], 10), "f")
         wanted = (wanted[0], rest)
-    _same(found, wanted)
+    same(found, wanted)
 
 
 # ---------------------------------------------------------------- changed arrays
@@ -217,13 +191,13 @@ def test_what_numpy_changes_in_place(name, args, options, jitted):
     if name == "put" and options.get("mode") is None:
         fill["mode"] = "clip" if args[1].min(initial=0) >= 0 else "wrap"
     wanted = _changed(name, *args, **fill)
-    x, *rest = [_arrays(a) for a in args]
+    x, *rest = [arrays(a) for a in args]
 
     def function(x):
         return getattr(fnp, name)(x, *rest, inplace=False, **options)
 
     found = (fnx.jit(function) if jitted else function)(x)
-    _same(found, wanted)
+    same(found, wanted)
     with pytest.raises(fnx.errors.OptionError, match="never change"):
         getattr(fnp, name)(x, *rest, **options)
 
@@ -271,7 +245,7 @@ def test_places_of_an_intersection_of_a_size():
     x, y = np.array([3, 1, 2, 3]), np.array([2, 5, 3])
     options = {"return_indices": True, "size": 3}
     found = fnx.jit(lambda x, y: fnp.intersect1d(x, y, **options))(x, y)
-    _same(found, [np.asarray(v) for v in jnp.intersect1d(x, y, **options)])
+    same(found, [np.asarray(v) for v in jnp.intersect1d(x, y, **options)])
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
@@ -325,7 +299,7 @@ GRIDS = [
 def test_arrays_written_as_an_index(number):
     wanted = GRIDS[number](np)
     wanted = [np.asarray(w) for w in wanted] if isinstance(wanted, list) else wanted
-    _same(GRIDS[number](fnp), wanted)
+    same(GRIDS[number](fnp), wanted)
 
 
 def test_rows_and_columns():
@@ -340,90 +314,21 @@ def test_what_the_brackets_do_not_take():
         fnp.r_["x", 1:2]
 
 
-# ---------------------------------------------------------------- ufuncs
-
-
-def _both(x, y):
-    return 2 * x + y
-
-
-OURS = fnp.frompyfunc(_both, 2, 1)
-NUMPYS = np.frompyfunc(_both, 2, 1)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda f: f(F, F[0]),
-        lambda f: f.reduce(F),
-        lambda f: f.reduce(F, axis=1, keepdims=True),
-        lambda f: f.reduce(F, axis=1, initial=0.5),
-        lambda f: f.accumulate(F, 1),
-        lambda f: f.outer(F, V),
-        lambda f: f.reduceat(V, np.array([0, 4, 1, 8])),
-        lambda f: f.reduceat(F, np.array([2, 0]), 0),
-    ],
-)
-def test_ufunc_of_a_python_function(call):
-    wanted = np.asarray(call(NUMPYS), np.float64)
-    _same(call(OURS), wanted)
-
-
-NAMES = """add multiply maximum minimum subtract bitwise_and bitwise_or bitwise_xor
-logical_and logical_or logical_xor logaddexp logaddexp2""".split()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_methods_of_functions(name):
-    ours, numpys = getattr(fnp, name), getattr(np, name)
-    x = I if "bitwise" in name or "logical" in name else F
-    _same(ours.reduce(x), numpys.reduce(x))
-    _same(ours.reduce(x, axis=1, keepdims=True), numpys.reduce(x, 1, keepdims=True))
-    _same(ours.accumulate(x, 1), numpys.accumulate(x, 1))
-    _same(ours.outer(x, x[0]), numpys.outer(x, x[0]))
-    ends = np.array([0, 2, 1])
-    _same(ours.reduceat(x, ends, 1), numpys.reduceat(x, ends, 1))
-    if "logical" not in name:
-        places, values = np.array([0, 1, 1, 2]), x[:1]
-        changed = x.copy()
-        numpys.at(changed, places, values)
-        _same(ours.at(x, places, values, inplace=False), changed)
-    assert (ours.nin, ours.nout, ours.nargs) == (2, 1, 3)
-
-
-def test_reduce_where_without_an_identity():
-    mask = F > 0
-    _same(fnp.add.reduce(F, where=mask), np.add.reduce(F, where=mask))
-    found = fnp.maximum.reduce(F, where=mask, initial=-9.0)
-    _same(found, np.maximum.reduce(F, where=mask, initial=-9.0))
-    with pytest.raises(fnx.errors.ArgumentError, match="initial"):
-        fnp.maximum.reduce(F, where=mask)
-    with pytest.raises(fnx.errors.ArgumentError, match="two arguments"):
-        fnp.frompyfunc(lambda x: x, 1, 1).reduce(F)
-    with pytest.raises(fnx.errors.OptionError, match="never change"):
-        fnp.add.at(F, 0, 1.0)
-
-
-def test_gradient_of_a_fold():
-    found = fnx.grad(lambda x: OURS.reduce(x))(fnp.array(V))
-    _same(found, 2.0 ** np.array([8, *range(7, -1, -1)]))
-
-
 # ---------------------------------------------------------------- files and text
 
 
 def test_files(tmp_path):
     path = tmp_path / "numbers"
     V.tofile(path)
-    _same(fnp.fromfile(path, "f8", count=3, offset=8), V[1:4])
+    same(fnp.fromfile(path, "f8", count=3, offset=8), V[1:4])
     path.write_text("1 2 3.5")
-    _same(fnp.fromfile(path, "f8", sep=" "), np.array([1, 2, 3.5]))
-    _same(fnp.fromiter(iter(V), "f8", 4), V[:4])
-    _same(fnp.fromstring("1,2", "i4", 1, sep=","), np.array([1], "i4"))
+    same(fnp.fromfile(path, "f8", sep=" "), np.array([1, 2, 3.5]))
+    same(fnp.fromiter(iter(V), "f8", 4), V[:4])
+    same(fnp.fromstring("1,2", "i4", 1, sep=","), np.array([1], "i4"))
     file = io.BytesIO()
     fnp.save(file, F)
     file.seek(0)
-    _same(fnp.load(file), F)
+    same(fnp.load(file), F)
 
 
 def test_text():
@@ -443,25 +348,6 @@ def test_text():
 # ---------------------------------------------------------------- the rest
 
 
-@pytest.mark.parametrize("unroll", [1, 4, 16])
-def test_polyval_in_a_loop(unroll):
-    found = fnp.polyval(V, F, unroll=unroll)
-    _same(found, np.polyval(V, F))
-    wanted = np.polyval(np.polyder(V), F)
-    _same(fnx.grad(lambda x: fnp.polyval(V, x, unroll=unroll).sum())(F), wanted)
-    assert (
-        "scan" in str(fnx.make_jaxpr(lambda x: fnp.polyval(V, x, unroll=unroll))(F))
-    ) == (unroll < 9)
-
-
-def test_remainder_of_a_division_is_as_long_as_the_dividend():
-    quotient, rest = fnp.polydiv(V, W[:3])
-    assert rest.shape == V.shape
-    _same(fnp.polyadd(fnp.polymul(quotient, W[:3]), rest), V)
-    trimmed = fnp.polydiv(V, W[:3], trim_leading_zeros=True)[1]
-    assert trimmed.size <= rest.size
-
-
 def test_frexp_has_a_derivative():
     slope = fnx.grad(lambda x: fnp.frexp(x)[0])(6.0)
     assert slope == 0.125
@@ -469,10 +355,8 @@ def test_frexp_has_a_derivative():
 
 def test_apply_over_axes():
     x = F[None]
-    _same(
-        fnp.apply_over_axes(fnp.sum, x, (0, 2)), np.apply_over_axes(np.sum, x, (0, 2))
-    )
-    _same(fnp.apply_over_axes(fnp.cumsum, x, -1), np.apply_over_axes(np.cumsum, x, -1))
+    same(fnp.apply_over_axes(fnp.sum, x, (0, 2)), np.apply_over_axes(np.sum, x, (0, 2)))
+    same(fnp.apply_over_axes(fnp.cumsum, x, -1), np.apply_over_axes(np.cumsum, x, -1))
     with pytest.raises(fnx.errors.ShapeError, match="apply_over_axes"):
         fnp.apply_over_axes(lambda x, axis: x[None], x, 0)
 
@@ -489,14 +373,14 @@ def test_masks_of_a_size():
 def test_compress_and_extract_of_a_size(axis):
     condition = np.array([True, False, True])
     wanted = np.compress(condition, F, axis)
-    _same(fnp.compress(condition, F, axis), wanted)
+    same(fnp.compress(condition, F, axis), wanted)
     traced = fnx.jit(lambda c: fnp.compress(c, F, axis, size=3, fill_value=-1.0))(
         condition
     )
     kept = np.take(traced, range(2), axis or 0)
-    _same(kept, wanted)
+    same(kept, wanted)
     assert (np.take(traced, [2], axis or 0) == -1).all()
-    _same(fnp.extract(F > 0, F), np.extract(F > 0, F))
+    same(fnp.extract(F > 0, F), np.extract(F > 0, F))
     sized = fnp.extract(F > 0, F, size=12, fill_value=9.0)
     assert (np.asarray(sized)[(F > 0).sum() :] == 9).all()
     with pytest.raises(IndexError):
@@ -506,7 +390,7 @@ def test_compress_and_extract_of_a_size(axis):
 def test_delete_of_traced_places():
     x, places = np.arange(7.0), np.array([5, -7, 2])
     found = fnx.jit(lambda p: fnp.delete(x, p, assume_unique_indices=True))(places)
-    _same(found, np.delete(x, places))
+    same(found, np.delete(x, places))
     with pytest.raises(fnx.errors.TracerValueError):
         fnx.jit(lambda p: fnp.delete(x, p))(places)
 
@@ -573,68 +457,4 @@ def test_values_must_be_known():
 
 @pytest.mark.parametrize("bounds", [(7, -1, -1), (200, 3, -50), (3, 3, -1)])
 def test_unsigned_integers_count_down(bounds):
-    _same(fnp.arange(*bounds, dtype="uint8"), np.arange(*bounds, dtype="u1"))
-
-
-# ---------------------------------------------------------------- roots and fits
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_polynomials_of_roots_and_of_matrices(jitted):
-    poly = fnx.jit(fnp.poly) if jitted else fnp.poly
-    for x in (V[:4], V[:1] + 2j, F[:, :3], np.array([2])):
-        _same(poly(x), np.poly(x))
-
-
-@pytest.mark.parametrize(
-    "p", [V[:5], [0, 0, 1, -3, 2, 0, 0], [1, 0, 0, -1], [3.0], [0.0, 0.0], [], [1, 2j]]
-)
-def test_roots(p):
-    p = np.array(p)
-    found, wanted = np.sort_complex(fnp.roots(p)), np.sort_complex(np.roots(p))
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
-
-
-def test_roots_of_traced_polynomials():
-    found = fnx.jit(lambda p: fnp.roots(p, strip_zeros=False))(V[:5])
-    wanted = np.sort_complex(np.roots(V[:5]))
-    np.testing.assert_allclose(np.sort_complex(found), wanted, rtol=1e-9)
-    with pytest.raises(fnx.errors.TracerValueError, match="zeros"):
-        fnx.jit(fnp.roots)(V)
-
-
-@pytest.mark.parametrize("options", [{}, {"w": W}, {"rcond": 1e-3}])
-@pytest.mark.parametrize("y", [V, np.stack([V, V**2], 1)])
-def test_fits(y, options):
-    x = np.linspace(-1, 2, 9)
-    _same(fnp.polyfit(x, y, 3, **options), np.polyfit(x, y, 3, **options))
-    found = fnp.polyfit(x, y, 3, full=True, **options)
-    wanted = np.polyfit(x, y, 3, full=True, **options)
-    _same(found[0], wanted[0])
-    _same(found[3], wanted[3])
-    assert int(found[2]) == wanted[2]
-
-
-@pytest.mark.parametrize("cov", [True, "unscaled"])
-@pytest.mark.parametrize("y", [V, np.stack([V, V**2], 1)])
-def test_covariances_of_fits(y, cov):
-    x = np.linspace(-1, 2, 9)
-    _same(fnp.polyfit(x, y, 2, cov=cov), np.polyfit(x, y, 2, cov=cov))
-    with pytest.raises(fnx.errors.OptionError, match="unscaled"):
-        fnp.polyfit(x[:3], y[:3], 2, cov=True)
-
-
-def test_slopes_of_fits():
-    x = np.linspace(-1, 2, 9)
-    slope = fnx.grad(lambda y: fnp.polyfit(x, y, 1)[0])(V)
-    step = 1e-6 * np.eye(9)
-    wanted = [
-        (np.polyfit(x, V + h, 1)[0] - np.polyfit(x, V - h, 1)[0]) / 2e-6 for h in step
-    ]
-    np.testing.assert_allclose(slope, wanted, rtol=1e-6, atol=1e-9)
-    for wrong in ((x, V[:3], 1), (F, V, 1)):
-        with pytest.raises(fnx.errors.ShapeError):
-            fnp.polyfit(*wrong)
-    with pytest.raises(fnx.errors.OptionError, match="negative"):
-        fnp.polyfit(x, V, -1)
+    same(fnp.arange(*bounds, dtype="uint8"), np.arange(*bounds, dtype="u1"))
