@@ -251,6 +251,9 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: DTypeLike = None) -> Ar
     return cast(_lower(shape, k), wanted)
 
 
+_FAR = 2**30
+
+
 def _lower(shape: Shape, k: int) -> Array:
     """Whether an index lies on or below the k-th diagonal."""
     return ge(*_row_and_column(shape, k))
@@ -259,6 +262,8 @@ def _lower(shape: Shape, k: int) -> Array:
 def _row_and_column(shape: Shape, k: int) -> tuple[Array, Array]:
     """Row index plus k, and column index: equal on the k-th diagonal."""
     row, column = [iota(shape=shape, dtype=dtypes.int32, axis=i) for i in (0, 1)]
+    if k.__class__ is int:  # a diagonal so far out is beside every array: no overflow
+        k = max(-_FAR, min(k, _FAR))
     return (add(row, k) if k else row), column
 
 

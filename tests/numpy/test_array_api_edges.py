@@ -91,6 +91,16 @@ def test_grids_are_as_exact_as_their_dtype():
         np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
+@pytest.mark.parametrize("k", [2**31 - 1, 2**31, 2**70])
+def test_diagonals_far_out(k):
+    x = np.arange(6).reshape(2, 3)
+    for far in (k, -k):
+        np.testing.assert_array_equal(xp.eye(2, 3, k=far), np.zeros((2, 3)))
+        lower, upper = xp.tril(xp.asarray(x), k=far), xp.triu(xp.asarray(x), k=far)
+        np.testing.assert_array_equal(lower, x if far > 0 else 0 * x)
+        np.testing.assert_array_equal(upper, x if far < 0 else 0 * x)
+
+
 # ---------------------------------------------------------------- counts
 
 
