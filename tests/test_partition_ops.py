@@ -474,3 +474,43 @@ def test_effects_happen_once(mesh, capsys, monkeypatch, small):
     assert capsys.readouterr().out == "sum 32.0\nround 0 1.0\nround 1 2.0\n"
     (seen,) = calls
     np.testing.assert_array_equal(seen, x * 3)
+
+
+@pytest.mark.parametrize("spec", [P(None, "b"), P("a", "b"), P(("b", "a")), P("b")])
+@pytest.mark.parametrize(
+    "name", ["slice", "sum of slices", "in the middle", "reversed"]
+)
+def test_what_every_device_has_is_sliced_then_cut(name, spec, mesh):
+    """A part of a slice is no slice of a part, also where it is computed again."""
+    steps = {
+        "slice": lambda y: y[1:9, 2:],
+        "sum of slices": lambda y: fnp.sin(y[1:9, 2:]) + y[2:, :16] * y[:8, :1],
+        "in the middle": lambda y: y[:8, ::-1][:, 1:17] * 2,
+        "reversed": lambda y: y[::-1][1:9, 2:] + fnp.arange(16.0),
+    }
+    step = steps[name]
+
+    def function(x):
+        return step(fnp.pad(x, ((1, 1), (2, 0))))
+
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype("float32")
+    want = np.asarray(function(fnp.array(x)))
+    place = NamedSharding(mesh, spec)
+    with fnx.config.override(replicate_uncut=True):
+        got = fnx.jit(function, in_shardings=place, out_shardings=place)(x)
+    assert got.sharding == place
+    np.testing.assert_allclose(got, want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("spec", [P("a"), P(None, "b"), P("b", "a")])
+def test_what_every_device_has_is_reversed_then_cut(spec, mesh):
+    """The part of a reversed array is not the part reversed."""
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype("float32")
+    whole, cut = NamedSharding(mesh, P()), NamedSharding(mesh, spec)
+    for axis in (0, 1, (0, 1)):
+
+        def flip(x, axis=axis):
+            return fnp.flip(fnp.sin(x), axis)
+
+        got = fnx.jit(flip, in_shardings=whole, out_shardings=cut)(x)
+        np.testing.assert_allclose(got, np.flip(np.sin(x), axis), 1e-6, 1e-6)

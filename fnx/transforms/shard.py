@@ -370,9 +370,13 @@ class Cutter:
         if not all(label in labels for row in flow.inputs for label in row):
             return results
         sizes = _sizes(flow, types, outs)
-        made: dict[Spec, Sequence[Any]] = {}
+        whole = tuple([()] * len(labels))
+        made: dict[Spec, Sequence[Any]] = {whole: [part.value for part in results]}
 
-        def again(number: int, spec: Spec) -> Any:
+        def again(number: int, wanted: Spec) -> Any:
+            # An axis without a label is computed as a whole, then cut.
+            rows = zip(labels, wanted, strict=True)
+            spec = tuple([() if label is None else names for label, names in rows])
             if spec not in made:
                 chosen = dict(zip(labels, spec, strict=True))
                 rows = zip(parts, types, flow.inputs, strict=True)
@@ -385,7 +389,7 @@ class Cutter:
                 local = primitive.localized(given, shapes, **params)
                 found = bind(primitive, inputs, local)
                 made[spec] = found if primitive.multiple else (found,)
-            return made[spec][number]
+            return self.moved(Part(made[spec][number], spec), wanted).value
 
         return [
             Part(part.value, part.spec, partial(again, number), depth)
