@@ -7,6 +7,7 @@ Next on the walk: `grad.py`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -129,6 +130,18 @@ def check_callable(asker: str, function: Any) -> None:
                 f"got {_shown(function)} of type {type(function).__name__}",
             )
         )
+
+
+def look_like(wrapper: Any, function: Callable[..., Any]) -> None:
+    """Gives an object that stands for a function its name, text and attributes.
+
+    Not what begins with an underscore: those of another such object are its own, and
+    would hide methods of this one.
+    """
+    functools.update_wrapper(wrapper, function, updated=())
+    for name, value in getattr(function, "__dict__", {}).items():
+        if not name.startswith("_"):
+            wrapper.__dict__[name] = value
 
 
 def name_of(function: Any) -> str:

@@ -22,6 +22,7 @@ from fnx.api.arguments import (
     TracedTree,
     check_callable,
     indices,
+    look_like,
     name_of,
     output_arrays,
 )
@@ -54,7 +55,7 @@ class Custom(ABC):
         nondiff_argnames: str | Sequence[str] = (),
     ) -> None:
         check_callable(self.kind, fun)
-        functools.update_wrapper(self, fun)
+        look_like(self, fun)
         self.fun = fun
         self.nondiff = fixed_places(self.kind, fun, nondiff_argnums, nondiff_argnames)
 

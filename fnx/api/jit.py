@@ -8,7 +8,6 @@ never written into it. Next on the walk: `custom.py`.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 import types
@@ -22,6 +21,7 @@ from fnx.api.arguments import (
     as_array,
     call_names,
     check_callable,
+    look_like,
     name_of,
     trace_tree,
 )
@@ -84,7 +84,7 @@ class Jitted:
     __slots__ = ("__dict__", "__weakref__", "_paths")
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
-        functools.update_wrapper(self, function)
+        look_like(self, function)
         self._function = function
         self._options = options
         self._entries: dict[Any, Entry] = {}

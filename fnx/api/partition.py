@@ -7,12 +7,11 @@ cut (`fnx/transforms/shard.py`) and runs as what `shard_map` gives. Next on the 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from fnx import errors, tree
-from fnx.api.arguments import leaf_names, name_of
+from fnx.api.arguments import leaf_names, look_like, name_of
 from fnx.api.entry import Entry
 from fnx.api.jit import Jitted
 from fnx.api.spread import Spread, replicated
@@ -135,7 +134,7 @@ class Partitioned:
     """A function under `jit` with shardings."""
 
     def __init__(self, jitted: Jitted, in_shardings: Any, out_shardings: Any) -> None:
-        functools.update_wrapper(self, jitted)
+        look_like(self, jitted)
         self._jitted = jitted
         self._ins = in_shardings
         self._outs = out_shardings

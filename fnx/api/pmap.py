@@ -7,7 +7,6 @@ of `vmap` with a named axis. Next on the walk: `shard_map.py`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from fnx.api.arguments import (
     call_names,
     check_callable,
     leaf_names,
+    look_like,
     name_of,
     trace_tree,
 )
@@ -61,7 +61,7 @@ class Pmapped:
         axis: tuple[Hashable, int | None],
         chosen: tuple[Device, ...] | None,
     ) -> None:
-        functools.update_wrapper(self, function)
+        look_like(self, function)
         self._function = function
         self._options = options
         self._in_axes = in_axes

@@ -19,6 +19,7 @@ from fnx.api.arguments import (
     call_names,
     check_callable,
     leaf_names,
+    look_like,
     name_of,
     trace_tree,
 )
@@ -53,7 +54,7 @@ class Sharded:
         axis_names: Any,
         check: bool,
     ) -> None:
-        functools.update_wrapper(self, function)
+        look_like(self, function)
         self._function = function
         self._mesh = mesh
         self._in_specs = in_specs

@@ -17,6 +17,7 @@ from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
     call_names,
     check_callable,
+    look_like,
     positions,
     trace_tree,
     type_of,
@@ -122,7 +123,7 @@ class SparseDerivative:
     def __init__(
         self, fun: Callable[..., Any], argnums: int, asker: str, symmetric: bool
     ) -> None:
-        functools.update_wrapper(self, fun)
+        look_like(self, fun)
         self._fun = fun
         self._number = argnums
         self._asker = asker
