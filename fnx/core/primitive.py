@@ -243,10 +243,12 @@ class Primitive:
         """
         return None
 
-    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any] | None:
+    def summed(
+        self, axes: Sequence[int], types: Sequence[ArrayType], params: Any
+    ) -> dict[str, Any] | None:
         """Params that give the sum over some axes of the output, for the same inputs.
 
-        `None` if there are none such.
+        `types` are those of the inputs. `None` if there are none such, or none faster.
         """
         return None
 

@@ -40,8 +40,13 @@ from fnx.ops.prefix import filled
 from fnx.ops.rearrange import Ints, inverse, shifted
 from fnx.ops.reduce import fold_tag
 from fnx.ops.shape import permute
+from fnx.sizes import usual
 
 DType = np.dtype[Any]
+
+NARROW, LONG, SHARED = 64, 32, 2**18
+"""A product of fewer rows and columns is one thread's; so many terms take longer than
+storing their sum; so many multiply-adds are worth a second thread."""
 
 _PRECISIONS = (None, "default", "high", "highest")
 # What users also call them: by the dtype that float32 may be rounded to.
@@ -364,10 +369,13 @@ class _DotGeneral(Primitive):
         summed = tuple([(0, *[axis + 1 for axis in axes]) for axes in contract])
         return {**params, "contract": summed, "batch": raised}
 
-    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any] | None:
+    def summed(
+        self, axes: Sequence[int], types: Sequence[ArrayType], params: Any
+    ) -> dict[str, Any] | None:
         """Contracts axes of the stack, too, where all that is contracted lies together.
 
-        Otherwise an operand would have to be copied.
+        Otherwise an operand would have to be copied. Not where little is left to be
+        shared by threads.
         """
         contract, batch = params["contract"], params.get("batch", ((), ()))
         stack = len(batch[0])
@@ -383,6 +391,9 @@ class _DotGeneral(Primitive):
         if not all(map(_together, summed)):
             return None
         rest = tuple([tuple([outer[d] for d in kept]) for outer in batch])
+        size = math.prod([types[0].shape[batch[0][d]] for d in kept])
+        if _is_shared_better(size, *self.product(types, params)[2]):
+            return None
         return {**params, "contract": summed, "batch": rest}
 
     def copied(
@@ -414,6 +425,16 @@ def _ordered(x: Any, order: Axes) -> Any:
 def _together(axes: Axes) -> bool:
     """Whether axes follow one another."""
     return axes == tuple(range(axes[0], axes[0] + len(axes)))
+
+
+def _is_shared_better(kept: int, stack: int, m: int, n: int, k: int) -> bool:
+    """Whether a stack had better be multiplied by several threads, then be summed.
+
+    Which is where `kept` sums have too few rows and columns to be cut, and take long;
+    what is stored then is less than the operands.
+    """
+    is_long = usual(k) >= LONG and usual(stack * m * n * k) >= SHARED
+    return is_long and usual(kept * max(m, n)) < NARROW
 
 
 def _layout(

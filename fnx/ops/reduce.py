@@ -126,9 +126,12 @@ class _Sum(Reduction):
 
     def taken_by(self, maker: Eqn, *, axes: Ints) -> dict[str, Any] | None:
         """Matrix products can sum over their stack."""
-        return maker.primitive.summed(axes, maker.params)
+        types = [atom.type for atom in maker.inputs]
+        return maker.primitive.summed(axes, types, maker.params)
 
-    def summed(self, axes: Sequence[int], params: Any) -> dict[str, Any]:
+    def summed(
+        self, axes: Sequence[int], types: Sequence[ArrayType], params: Any
+    ) -> dict[str, Any]:
         """A sum over more axes."""
         (taken,) = params.values()
         ndim = len(taken) + 1 + max(axes)

@@ -69,6 +69,39 @@ def test_a_sum_over_a_stack_is_one_product(name):
     np.testing.assert_allclose(fnx.jit(function)(x, y), want, 1e-12, 1e-12)
 
 
+# name: the shapes of x and y, of which axis 0 is the stack, and whether one product
+# does it
+SIZES = {
+    "long and narrow": ((1000, 64, 4), (1000, 64, 4), False),
+    "a vector": ((90, 64, 1), (90, 64, 63), False),
+    "short": ((1000, 8, 32), (1000, 8, 32), True),
+    "wide enough to be cut": ((1000, 64, 4), (1000, 64, 64), True),
+    "soon done": ((8, 64, 16), (8, 64, 16), True),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_stack_stays_where_threads_share_it(name):
+    x_shape, y_shape, is_one = SIZES[name]
+    x, y = normal(*x_shape), normal(*y_shape, seed=1)
+
+    def function(x, y):
+        return product(x, y, ((1,), (1,)), ((0,), (0,))).sum(0)
+
+    names = [found for found, _ in equations(function, x, y)]
+    assert ("reduce_sum" not in names) == is_one
+    want = np.tensordot(x, y, ((0, 1), (0, 1)))
+    np.testing.assert_allclose(fnx.jit(function)(x, y), want, 1e-11, 1e-11)
+
+    # Where many sums are kept, threads share these.
+    def many(x, y):
+        return product(x, y, ((2,), (2,)), ((0, 1), (0, 1))).sum(1)
+
+    several = [np.broadcast_to(a, (64, *a.shape)) for a in (x[:8], y[:8])]
+    names = [found for found, _ in equations(many, *several)]
+    assert "reduce_sum" not in names
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "complex64"])
 def test_dtypes(dtype):
     x = (10 * normal(6, 20, 3)).astype(dtype)
