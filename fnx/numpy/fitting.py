@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.api.promote import becomes_native
+from fnx.api.at_once import at_once
 from fnx.core.array import Array
-from fnx.numpy import linalg, ufuncs
+from fnx.numpy import linalg, on_numpy, ufuncs
 from fnx.numpy import reductions as over
 from fnx.numpy.contractions import matmul
 from fnx.numpy.creation import asarray, zeros
@@ -28,7 +28,7 @@ from fnx.numpy.statistics import vander
 from fnx.ops.pieces import padded_along
 
 
-@becomes_native
+@at_once(on_numpy.poly)
 def poly(seq_of_zeros: ArrayLike) -> Array:
     """The polynomial with the given roots and leading coefficient 1.
 
@@ -79,7 +79,7 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
     return concatenate([linalg.eigvals(companion), found])
 
 
-@becomes_native
+@at_once(on_numpy.polyfit)
 def polyfit(
     x: ArrayLike,
     y: ArrayLike,

@@ -223,6 +223,13 @@ def bitwise_count(x: Any, /) -> Any:
     return np.asarray(np.bitwise_count(x)) if _integers(x) else NotImplemented
 
 
+def sort_complex(a: Any) -> Any:
+    """Of real numbers as NumPy."""
+    if not plain(a) or a.dtype.kind != "f" or not a.ndim:
+        return NotImplemented
+    return np.sort(a, kind="stable").astype(dtypes.complex_dtype(a.dtype))
+
+
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     """As NumPy."""
     usual = plain(a) and a.dtype.kind in "biu"
@@ -291,6 +298,75 @@ def det(a: Any) -> Any:
     if not _floats(a) or a.ndim != 2 or a.shape[0] <= SMALL_DET:
         return NotImplemented
     return np.asarray(np.linalg.det(a))
+
+
+def slogdet(a: Any) -> Any:
+    """As NumPy, of one matrix."""
+    if not _floats(a) or a.ndim != 2:
+        return NotImplemented
+    phase, size = np.linalg.slogdet(a)
+    return np.asarray(phase), np.asarray(size)
+
+
+def lstsq(
+    a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False
+) -> Any:
+    """As NumPy, which leaves out some of the residuals."""
+    usual = _floats(a, b) and a.ndim == 2 and a.size and 1 <= b.ndim <= 2 and b.size
+    if not usual or numpy_resid:
+        return NotImplemented
+    if rcond is None:
+        rcond = max(a.shape) * float(np.finfo(a.dtype).eps)
+    found, _, rank, values = np.linalg.lstsq(a, b, rcond)
+    rest = (b - a @ found).reshape(b.shape[0], -1)
+    return found, (rest * rest).sum(0), _int(np.asarray(rank)), values
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+def polyadd(a1: Any, a2: Any) -> Any:
+    """As NumPy."""
+    return np.polyadd(a1, a2) if _coefficients(a1, a2) else NotImplemented
+
+
+def polysub(a1: Any, a2: Any) -> Any:
+    """As NumPy."""
+    return np.polysub(a1, a2) if _coefficients(a1, a2) else NotImplemented
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """As NumPy, of few roots."""
+    usual = _floats(seq_of_zeros) and seq_of_zeros.ndim == 1 and seq_of_zeros.size
+    if not usual:
+        return NotImplemented
+    return np.asarray(np.poly(seq_of_zeros), seq_of_zeros.dtype)
+
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Any = None,
+    cov: bool | str = False,
+) -> Any:
+    """As NumPy, but for its warning of matrices without full rank."""
+    usual = _floats(x, y) and x.ndim == 1 and x.size and 1 <= y.ndim <= 2
+    if not usual or len(x) != len(y) or deg < 0 or full or w is not None or cov:
+        return NotImplemented
+    if rcond is None:
+        rcond = x.size * float(np.finfo(x.dtype).eps)
+    left = np.vander(x, deg + 1).astype(x.dtype)
+    scale = np.sqrt((left * left).sum(0))
+    found = np.linalg.lstsq(left / scale, y, rcond)[0]
+    return (found.T / scale).T
+
+
+def _coefficients(x: Any, y: Any) -> bool:
+    """Whether these are vectors of one dtype of numbers."""
+    return _alike(x, y) and x.dtype.kind != "b" and x.ndim == y.ndim == 1
 
 
 def _vectors(x: Any, y: Any) -> bool:

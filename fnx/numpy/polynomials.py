@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from fnx import errors
+from fnx.api.at_once import at_once
 from fnx.api.loops import scan
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import ufuncs
+from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.creation import arange, asarray, zeros
 from fnx.numpy.indexing import get
 from fnx.numpy.joining import concatenate
@@ -34,7 +35,7 @@ from fnx.numpy.updating import At
 from fnx.ops.pieces import padded_along
 
 
-@becomes_native
+@at_once(on_numpy.polyadd)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The sum of two polynomials.
 
@@ -45,7 +46,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     return ufuncs.add(x, y)
 
 
-@becomes_native
+@at_once(on_numpy.polysub)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     """The difference of two polynomials.
 

@@ -225,7 +225,7 @@ def digitize(
     )
 
 
-@becomes_native
+@at_once(on_numpy.sort_complex)
 def sort_complex(a: ArrayLike) -> Array:
     """The elements as complex numbers, sorted by real part, then by imaginary part.
 

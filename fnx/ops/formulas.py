@@ -16,6 +16,7 @@ import numpy as np
 from fnx import dtypes
 from fnx.kernel.complex import Complex
 from fnx.kernel.scalar import TABLE
+from fnx.kernel.special import evaluate
 
 
 def row(name: str) -> Callable[..., Any]:
@@ -285,3 +286,17 @@ _erf_inv = row("erf_inv")
 def erf_inv(x: Any) -> Any:
     """The inverse of erf; SciPy's loses the sign of zero."""
     return np.copysign(_erf_inv(x), x)
+
+
+def bessel_i(x: Any, order: int, scaled: str = "") -> Any:
+    """I_n(x), or that times exp(-|x|): SciPy's for n = 0 and 1, which is at once."""
+    if order > 1:
+        return evaluate(f"bessel_i{scaled}", x, order)
+    from scipy import special  # lazy: SciPy is slow to load
+
+    wide = x.astype(np.float64)
+    found = getattr(special, f"i{order}{scaled}")(wide)
+    # SciPy's are NaN at infinities.
+    ends = np.zeros_like(wide) if scaled else np.abs(wide)
+    ends = np.copysign(ends, wide) if order else ends
+    return np.where(np.isinf(wide), ends, found).astype(x.dtype)

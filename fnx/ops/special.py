@@ -376,13 +376,17 @@ zeta_derivative: _Zeta = _Zeta()
 # ---------------------------------------------------------------- Bessel
 
 # I_n(x) for a constant order n >= 0
-bessel_i: Smooth = special_function(
+bessel_i: Smooth = Smooth(
     "bessel_i",
+    FLOAT,
+    formulas.bessel_i,
     lambda out, x, order: mul(
         add(bessel_i(x, order=abs(order - 1)), bessel_i(x, order=order + 1)),
         0.5,
     ),
+    scalar=_scalar("bessel_i"),
 )
+bessel_i.compiled_from = _MANY
 # J_n(x) for a constant order n >= 0
 bessel_j: Smooth = special_function(
     "bessel_j", lambda out, x, order: _bessel_j_slope(x, order), bounded=True
@@ -430,7 +434,7 @@ class _ScaledBessel(Smooth):
             return _scalar("bessel_ie")(k, x, order=order)
 
         def values(x: Any) -> Any:
-            return evaluate("bessel_ie", x, order)
+            return formulas.bessel_i(x, order, "e")
 
         super().__init__(name, FLOAT, values, partial, bounded=True, scalar=scalar)
 

@@ -77,6 +77,8 @@ def _cases():
             yield "correlate", (x[0], x[1][:3], mode), {}
             yield "correlate", (x[1][:2], x[0], mode), {}
     for dtype in ("int32", "int64", "uint32"):
+        yield "polyadd", (_whole(dtype), _whole(dtype)[:2]), {}
+        yield "polysub", (_ends(dtype)[:3], _ends(dtype)), {}
         yield "unravel_index", (_whole(dtype), (3, 4)), {}
         yield "unravel_index", (_whole(dtype, (2, 3)), 9), {}
     byte = _whole("uint8", (2, 3), 0, 256)
@@ -98,12 +100,35 @@ def _cases():
         yield "interp", (at, xp, _real(dtype)[:5]), {}
         yield "interp", (at.reshape(4, 5), xp[[0, 4]], _real(dtype)[2:4]), {}
         yield "interp", (at[3], xp, _real(dtype)[:5]), {}
+        yield "slogdet", (_real(dtype, (7, 7)),), {}
+        yield "slogdet", (_real(dtype, (1, 1)),), {}
+        yield "slogdet", (np.zeros((3, 3), dtype),), {}
+        yield "slogdet", (np.zeros((0, 0), dtype),), {}
+        for shape in ((7, 3), (3, 7), (4, 4), (1, 1)):
+            matrix = _real(dtype, shape) + 4 * np.eye(*shape, dtype=dtype)
+            yield "lstsq", (matrix, _real(dtype, shape[:1])), {}
+            yield "lstsq", (matrix, _real(dtype, (shape[0], 2))), {}
+            yield "lstsq", (matrix, _real(dtype, shape[:1]), 0.5), {}
+        yield "lstsq", (np.ones((5, 3), dtype), _real(dtype, (5,))), {}
+        yield "polyadd", (_real(dtype)[:3], _real(dtype)), {}
+        yield "polysub", (_real(dtype), _real(dtype)[:3]), {}
+        yield "polysub", (_real(dtype)[:0], _real(dtype)[:3]), {}
+        for size in (1, 4):
+            yield "poly", (_real(dtype, (5,))[:size],), {}
+        ahead = np.linspace(-1, 2, 12).astype(dtype)
+        yield "polyfit", (ahead, _real(dtype), 3), {}
+        yield "polyfit", (ahead, _real(dtype, (12, 2)), 2), {}
+        yield "polyfit", (ahead, _real(dtype), 2, 1e-3), {}
+        yield "polyfit", (ahead[:2], _real(dtype)[:2], 0), {}
+        yield "sort_complex", (odd,), {}
+        yield "sort_complex", (_real(dtype, (3, 4)),), {}
         nans = np.array([np.nan, 1.0, -np.inf, np.inf, 0.0], dtype)
         yield "searchsorted", (np.sort(nans), nans), {}
 
 
 def _public(name):
-    return getattr(fnp.linalg if name == "det" else fnp, name)
+    of_matrices = name in ("det", "slogdet", "lstsq")
+    return getattr(fnp.linalg if of_matrices else fnp, name)
 
 
 def _by_itself(f, *args, **options):

@@ -211,7 +211,12 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
         raise errors.OptionError(
             errors.explain(f"linalg.slogdet: method={method!r}", "it is 'lu' or 'qr'")
         )
-    return SlogdetResult(*(_slogdet_qr(x) if method == "qr" else _slogdet(x)))
+    return SlogdetResult(*(_slogdet_qr(x) if method == "qr" else _slogdet_lu(x)))
+
+
+@at_once(on_numpy.slogdet)
+def _slogdet_lu(x: Array) -> tuple[Array, Array]:
+    return _slogdet(x)
 
 
 @custom_jvp

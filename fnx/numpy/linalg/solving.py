@@ -10,10 +10,11 @@ import operator
 from typing import Any
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.custom import custom_jvp
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import reductions
+from fnx.numpy import on_numpy, reductions
 from fnx.numpy.choices import logical_and, logical_not
 from fnx.numpy.contractions import matmul
 from fnx.numpy.counting import where
@@ -179,7 +180,7 @@ def _pinv(x: Array, rtol: Any, hermitian: bool) -> Array:
     return result
 
 
-@becomes_native
+@at_once(on_numpy.lstsq)
 def lstsq(
     a: ArrayLike,
     b: ArrayLike,
