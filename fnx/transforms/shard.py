@@ -375,8 +375,8 @@ class Cutter:
 
         def again(number: int, wanted: Spec) -> Any:
             # An axis without a label is computed as a whole, then cut.
-            rows = zip(labels, wanted, strict=True)
-            spec = tuple([() if label is None else names for label, names in rows])
+            pairs = zip(labels, wanted, strict=True)
+            spec = tuple([() if label is None else names for label, names in pairs])
             if spec not in made:
                 chosen = dict(zip(labels, spec, strict=True))
                 rows = zip(parts, types, flow.inputs, strict=True)
