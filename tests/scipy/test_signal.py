@@ -257,3 +257,11 @@ MISTAKES = [
 def test_mistakes(error, match, call):
     with pytest.raises(error, match=match):
         call(fnp.arange(16.0))
+
+
+def test_istft_of_integers_computes_in_floating_point():
+    transforms = np.arange(54, dtype="int32").reshape(9, 6) % 7 - 3
+    wanted = scipy.signal.istft(transforms, nperseg=16)[1]
+    found = signal.istft(transforms, nperseg=16)[1]
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

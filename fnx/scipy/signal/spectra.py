@@ -17,7 +17,15 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx import numpy as fnp
 from fnx.core.array import Array
-from fnx.numpy.operands import ArrayLike, as_array, axis_index, promoted, typed
+from fnx.numpy.operands import (
+    ArrayLike,
+    as_array,
+    axis_index,
+    cast,
+    inexact_dtype,
+    promoted,
+    typed,
+)
 from fnx.ops.parts import complex_
 from fnx.records import record
 
@@ -411,6 +419,7 @@ def istft(
     [0.0, 1.0, 2.0, 3.0]
     """
     array = as_array("istft", Zxx)
+    array = cast(array, inexact_dtype(array.dtype))
     if array.ndim < 2:
         raise errors.ShapeError(
             f"istft: Zxx must have two axes at least, got {array.type}"
