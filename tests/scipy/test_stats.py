@@ -289,3 +289,37 @@ def test_complex_numbers_are_refused():
         errors.DTypeError, match=r"norm\.cdf: argument 'loc' is complex"
     ):
         stats.norm.cdf(1.0, 1j)
+
+
+@pytest.mark.parametrize("name", ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"])
+def test_what_is_no_distribution_has_no_probabilities(name):
+    x = np.array([-2.0, 0.0, 0.3, 1.0, 7.0])
+    shapes = {"beta": (2.0, 3.0), "gamma": (2.0,), "pareto": (2.0,), "t": (2.0,)}
+    for family in ("norm", "expon", "cauchy", "logistic", "laplace", *shapes):
+        shape = shapes.get(family, ())
+        f = getattr(getattr(fnx.scipy.stats, family), name, None)
+        if f is None:
+            continue
+        for scale in (0.0, -1.0):
+            assert np.isnan(f(x, *shape, 0.0, scale)).all(), (family, scale)
+        for place in range(len(shape)):
+            for value in (0.0, -1.0):
+                wrong = list(shape)
+                wrong[place] = value
+                assert np.isnan(f(x, *wrong)).all(), (family, wrong)
+
+
+@pytest.mark.parametrize("name", ["pmf", "logpmf"])
+def test_counts_of_no_distribution_have_no_probabilities(name):
+    k = np.array([-1.0, 0.0, 0.5, 1.0, 3.0, np.inf, -np.inf, np.nan])
+    for share in (-1.0, 2.0, np.nan):
+        assert np.isnan(getattr(stats.bernoulli, name)(k, share)).all()
+        assert np.isnan(getattr(stats.binom, name)(k, 3.0, share)).all()
+        assert np.isnan(getattr(stats.nbinom, name)(k, 3.0, share)).all()
+        assert np.isnan(getattr(stats.geom, name)(k, share)).all()
+    assert np.isnan(getattr(stats.binom, name)(k, -1.0, 0.5)).all()
+    for share in (0.0, 0.3, 1.0):
+        with np.errstate(all="ignore"):
+            wanted = getattr(scipy.stats.bernoulli, name)(k, share)
+        found = getattr(stats.bernoulli, name)(k, share)
+        np.testing.assert_allclose(found, wanted, 1e-12)

@@ -28,13 +28,18 @@ def _is_share(p: Array) -> Array:
     return and_(ops.ge(p, 0), ops.le(p, 1))
 
 
+def _of_known(k: Array, p: Array, value: Array) -> Array:
+    """The value, but NaN where k is or where p is no probability."""
+    return select(and_(_is_share(p), eq(k, k)), value, math.nan)
+
+
 @becomes_native
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The logarithm of the probability of k."""
     k, p = shifted("bernoulli.logpmf", k, loc, p=p)
     one, zero = eq(k, 1), eq(k, 0)
     value = select(one, ops.log(p), ops.log1p(neg(p)))
-    return within(or_(one, zero), add(mul(k, 0), value), -math.inf)
+    return _of_known(k, p, select(or_(one, zero), value, -math.inf))
 
 
 @becomes_native
@@ -42,8 +47,8 @@ def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     """The probability of k."""
     k, p = shifted("bernoulli.pmf", k, loc, p=p)
     one, zero = eq(k, 1), eq(k, 0)
-    value = add(mul(k, 0), select(one, p, sub(1, p)))
-    return within(or_(one, zero), value, 0.0)
+    value = select(one, p, sub(1, p))
+    return _of_known(k, p, select(or_(one, zero), value, 0.0))
 
 
 @becomes_native

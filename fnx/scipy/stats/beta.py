@@ -19,6 +19,7 @@ from fnx.ops import special
 from fnx.ops.arithmetic import add, neg, select, sub
 from fnx.ops.parts import and_, or_
 from fnx.scipy.stats.support import (
+    known,
     log_of_density,
     log_of_shares,
     log_times,
@@ -38,6 +39,7 @@ def _parts(
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Whether x is in the support, (x - loc) / scale or a point inside, the rest."""
     z, scale, a, b = standard(f"beta.{function}", x, loc, scale, a=a, b=b)
+    z = known(z, a, b)
     inside = and_(ops.ge(z, 0), ops.le(z, 1))
     if clip:
         return inside, ops.clamp(0, z, 1), a, b, scale

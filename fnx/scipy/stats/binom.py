@@ -32,6 +32,8 @@ def _parts(
 ) -> tuple[Array, Array, Array, Array]:
     """Whether k is in the support, and k or 0 outside, n and p."""
     k, n, p = shifted(f"binom.{function}", k, loc, n=n, p=p)
+    is_share = and_(ops.ge(p, 0), ops.le(p, 1))
+    k = select(and_(is_share, ops.ge(n, 0)), k, math.nan)  # else there is none
     inside = and_(and_(ops.ge(k, 0), ops.le(k, n)), is_whole(k))
     return inside, select(or_(inside, ops.ne(k, k)), k, 0), n, p
 

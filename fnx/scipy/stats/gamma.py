@@ -19,6 +19,7 @@ from fnx.ops import special
 from fnx.ops.arithmetic import select, sub
 from fnx.ops.parts import or_
 from fnx.scipy.stats.support import (
+    known,
     log_of_density,
     log_of_shares,
     log_times,
@@ -32,6 +33,7 @@ def _parts(
 ) -> tuple[Array, Array, Array, Array]:
     """Whether x is in the support, (x - loc) / scale or 1 outside, a and the scale."""
     z, scale, a = standard(f"gamma.{function}", x, loc, scale, a=a)
+    z = known(z, a)
     inside = ops.ge(z, 0)
     return inside, select(or_(inside, ops.ne(z, z)), z, 1), a, scale
 

@@ -30,6 +30,7 @@ def _parts(
 ) -> tuple[Array, Array, Array]:
     """Whether k is in the support, and k or 1 outside, and p."""
     k, p = shifted(f"geom.{function}", k, loc, p=p)
+    k = select(and_(ops.ge(p, 0), ops.le(p, 1)), k, math.nan)  # else there is none
     inside = and_(ops.ge(k, 1), is_whole(k))
     return inside, select(or_(inside, ops.ne(k, k)), k, 1), p
 

@@ -19,6 +19,7 @@ from fnx.ops.arithmetic import add, mul, neg, select, sub
 from fnx.ops.parts import and_, or_
 from fnx.scipy.stats.support import (
     arrays,
+    known,
     log1m_exp,
     standard,
     within,
@@ -30,6 +31,7 @@ def _parts(
 ) -> tuple[Array, Array, Array, Array]:
     """Whether x is in the support, log((x - loc) / scale) or 0, b and the scale."""
     z, scale, b = standard(f"pareto.{function}", x, loc, scale, b=b)
+    z = known(z, b)
     inside = ops.ge(z, 1)
     log = ops.log(select(or_(inside, ops.ne(z, z)), z, 1))
     return inside, log, b, scale

@@ -23,9 +23,20 @@ from fnx.scipy.special.operands import arrays
 def standard(
     function: str, x: ArrayLike, loc: ArrayLike, scale: ArrayLike, **parameters: Any
 ) -> list[Array]:
-    """(x - loc) / scale, the scale and the parameters: of one dtype, broadcast."""
+    """(x - loc) / scale, the scale and the parameters: of one dtype, broadcast.
+
+    NaN where the scale is not positive: there is no such distribution.
+    """
     x, loc, scale, *rest = arrays(function, x=x, loc=loc, scale=scale, **parameters)
-    return [ops.div(sub(x, loc), scale), scale, *rest]
+    z = select(ops.gt(scale, 0), ops.div(sub(x, loc), scale), math.nan)
+    return [z, scale, *rest]
+
+
+def known(z: Array, *parameters: Array) -> Array:
+    """Z, but NaN where one of the parameters is not positive."""
+    for parameter in parameters:
+        z = select(ops.gt(parameter, 0), z, math.nan)
+    return z
 
 
 def shifted(

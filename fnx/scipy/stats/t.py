@@ -18,6 +18,7 @@ from fnx.ops import elementwise as ops
 from fnx.ops import special
 from fnx.ops.arithmetic import add, mul, sub
 from fnx.scipy.stats.support import (
+    known,
     log1p_square,
     standard,
 )
@@ -29,6 +30,7 @@ def logpdf(
 ) -> Array:
     """The logarithm of the density at x."""
     z, scale, df = standard("t.logpdf", x, loc, scale, df=df)
+    z = known(z, df)
     half = mul(df, 0.5)
     norm = special.lgamma_difference(half, add(mul(half, 0), 0.5))
     norm = sub(norm, add(mul(ops.log(mul(df, math.pi)), 0.5), ops.log(scale)))
