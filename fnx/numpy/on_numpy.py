@@ -91,10 +91,10 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> A
     """Numbers of bins have the default int dtype."""
     if not _alike(x, bins) or bins.ndim != 1 or bins.size < 2 or method is not None:
         return NotImplemented
+    side = "left" if right else "right"
     if bins[0] <= bins[-1]:
-        found = bins.searchsorted(x, "left" if right else "right")
+        found = bins.searchsorted(x, side)
     else:
-        side = "right" if right else "left"
         found = bins.size - bins[::-1].searchsorted(x, side)
     return _int(np.asarray(found))
 

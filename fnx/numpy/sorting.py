@@ -216,9 +216,8 @@ def digitize(
     side = "left" if right else "right"
     if edges.size < 2:
         return searchsorted(edges, x, side, method=how)
-    other = "right" if right else "left"
     up = searchsorted(edges, x, side, method=how)
-    down = searchsorted(flip(edges), x, other, method=how)
+    down = searchsorted(flip(edges), x, side, method=how)
     first, last = part_of(edges, 0, 0, 1), part_of(edges, 0, edges.size - 1, edges.size)
     return choose_where(
         reshape(ge(last, first), ()), up, ufuncs.subtract(edges.size, down)

@@ -135,6 +135,8 @@ CALLS = [
     ("searchsorted", (np.array([1, 2, 2, 3]), np.array([2, 0, 5]), "right"), {}),
     ("digitize", (F[0], np.array([-1.0, 0, 1])), {}),
     ("digitize", (F[0], np.array([1.0, 0, -1])), {}),
+    ("digitize", (np.array([-1.0, 0, 1, 2]), np.array([1.0, 0, -1])), {}),
+    ("digitize", (np.array([-1.0, 0, 1, 2]), np.array([1.0, 0, -1]), True), {}),
     ("clip", (F, -0.5, 0.5), {}),
     ("clip", (F, None, 0.5), {}),
     ("clip", (I, -2, None), {}),
