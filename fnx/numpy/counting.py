@@ -222,6 +222,8 @@ def bincount(
     ones = full(values.shape, dtypes.default_int(), 1)
     amounts = ones if weights is None else as_array("bincount", weights, 1)
     start = full((length,), amounts.dtype, 0)
+    if values.dtype.itemsize < 4:  # which may not hold the length
+        values = cast(values, dtypes.default_int())
     places = select(lt(values, 0), length, values)
     column = reshape(places, (values.size, 1))
     return scatter_add(start, column, amounts, dims=POINTS, mode="fill")

@@ -56,3 +56,11 @@ def test_the_square_of_a_boolean_is_an_integer():
         found = f(np.array([True, False]))
         assert found.dtype == np.int32
         np.testing.assert_array_equal(found, [1, 0])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_bincount_of_integers_that_cannot_hold_the_length(dtype: str) -> None:
+    """The places behind the last one are no numbers of the operand's dtype."""
+    x = np.array([127, 0, 127, 3], dtype)
+    found = fnx.jit(lambda x: fnp.bincount(x, length=40000))(x)
+    np.testing.assert_array_equal(found, np.bincount(x, minlength=40000))
