@@ -21,7 +21,14 @@ from fnx.optim.curves import (
     exponential_decay,
     linear_schedule,
 )
-from fnx.optim.hyperparameters import FINITE, POSITIVE, UNIT, Schedule, steps
+from fnx.optim.hyperparameters import (
+    FINITE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    UNIT,
+    Schedule,
+    steps,
+)
 
 # ---------------------------------------------------------------- joints
 
@@ -251,7 +258,7 @@ def _pieces(
     places, values = [0], [init_value]
     for place, scale in sorted(boundaries_and_scales.items()):
         steps(function, f"boundaries_and_scales's boundary {place!r}", place, least=0)
-        FINITE.check(function, f"boundaries_and_scales[{place}]", scale)
+        NOT_NEGATIVE.check(function, f"boundaries_and_scales[{place}]", scale)
         places.append(place)
         values.append(values[-1] * scale)
     if len(places) > 1 and places[1] == 0:

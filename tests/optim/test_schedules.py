@@ -158,6 +158,10 @@ MORE_BAD = [
         "boundary -1 must be 0 or more",
     ),
     (
+        lambda: optim.piecewise_constant_schedule(1.0, {3: -0.5}),
+        "must be a finite number, 0 or more, got -0.5",
+    ),
+    (
         lambda: optim.piecewise_interpolate_schedule("cubic", 1.0),
         "interpolate_type must be linear or cosine, got 'cubic'",
     ),
