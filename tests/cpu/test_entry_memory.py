@@ -28,8 +28,15 @@ pytest.importorskip("llvmlite")
 
 
 def _growth(call, rounds: int) -> float:
-    """Bytes that each round leaves behind."""
+    """Bytes that each round leaves behind, every time.
+
+    Other threads allocate now and then, such as the one that is told the next tests.
+    """
     call(rounds)
+    return min(_grown(call, rounds) for _ in range(3))
+
+
+def _grown(call, rounds: int) -> float:
     gc.collect()
     tracemalloc.start()
     try:
