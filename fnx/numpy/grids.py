@@ -69,9 +69,8 @@ def linspace(
         raise errors.OptionError(f"linspace: num={num} is negative")
     low, high, computed = _bounds("linspace", start, stop, dtype)
     wanted = computed if dtype is None else dtypes.as_dtype(dtype)
-    values = _interpolated(low, high, num, num - 1 if endpoint else num)
-    if dtypes.is_integer(wanted) and not dtypes.is_integer(computed):
-        values = floor(values)
+    between = _stepped if dtypes.is_integer(wanted) else _interpolated
+    values = between(low, high, num, num - 1 if endpoint else num)
     axis = axis_index("linspace", axis, values.ndim)
     values = cast(_axis_from_front(values, axis), wanted)
     if not retstep:
@@ -122,6 +121,17 @@ def _interpolated(low: Array, high: Array, num: int, intervals: int) -> Array:
     rest = cast(div(sub(float(max(intervals, 1)), index), max(intervals, 1)), dtype)
     low, high = broadcast(low, shape), broadcast(high, shape)
     return add(mul(low, rest), mul(high, part)) if num > 1 else low
+
+
+def _stepped(low: Array, high: Array, num: int, intervals: int) -> Array:
+    """The integers below, in NumPy's order: what it reaches exactly is reached here."""
+    dtype = dtypes.compute_dtype(low.dtype)
+    low, high = cast(low, dtype), cast(high, dtype)
+    index = iota(shape=(num, *low.shape), dtype=dtype, axis=0)
+    step = broadcast(div(sub(high, low), max(intervals, 1)), index.shape)
+    values = floor(add(mul(index, step), broadcast(low, index.shape)))
+    last = eq(index, float(max(intervals, 1)))
+    return select(last, floor(broadcast(high, index.shape)), values)
 
 
 def _axis_from_front(x: Array, axis: int) -> Array:

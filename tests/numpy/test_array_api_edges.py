@@ -230,3 +230,13 @@ def test_complex_expm1(dtype, jitted):
                 assert got.imag == 0, (a, b, got)
             else:
                 assert _same(got.imag, sign * imag, 1e-6), (a, b, got)
+
+
+def test_integers_between_two_are_those_of_numpy(rng):
+    """Also where rounding could leave out the integer that is reached exactly."""
+    for _ in range(100):
+        (low, high), num = rng.integers(-50, 50, 2), int(rng.integers(0, 30))
+        for end in (True, False):
+            want = np.linspace(low, high, num, endpoint=end, dtype="int32")
+            got = xp.linspace(int(low), int(high), num, endpoint=end, dtype="int32")
+            np.testing.assert_array_equal(got, want)
