@@ -11,7 +11,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.control.unwritten import permuted_back, without_permutes
-from fnx.core.primitive import MappedAxis, Primitive, is_linear, primitive
+from fnx.core.primitive import MappedAxis, Primitive, is_linear
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.core.reference import run_reference
 from fnx.core.simplify import needed_inputs, simplify
@@ -128,7 +128,10 @@ class _Call(Primitive):
         name: str,
     ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
         """Lanes are chosen where the program reads them."""
-        found = made_by(inputs, makers, [primitive("lane")])
+        # lazy: it is made of calls itself
+        from fnx.control.lanes import lane  # lazy: see above
+
+        found = made_by(inputs, makers, [lane])
         if not found:
             return None
         given, (inside,) = taken_in(inputs, found, [program])
