@@ -154,7 +154,9 @@ def _origin(
 
 def _values(program: Program, arrays: Arrays) -> dict[Var, Any]:
     """The value of every variable; loops are compiled, all else is by reference."""
-    env: dict[Var, Any] = dict(zip(program.inputs, arrays, strict=True))
+    # NumPy's, since operations between arrays of fnx would be looked at themselves.
+    given = map(np.asarray, arrays)
+    env: dict[Var, Any] = dict(zip(program.inputs, given, strict=True))
     with np.errstate(all="ignore"):
         for eqn in program.eqns:
             inputs = [value_of(env, atom) for atom in eqn.inputs]

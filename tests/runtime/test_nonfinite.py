@@ -376,3 +376,16 @@ def test_the_switches_nest():
             assert len(hooks.busy) == before + 1
             assert np.isnan(fnx.jit(fnp.sqrt)(-2.0))
     assert len(hooks.busy) == before
+
+
+def test_the_line_of_a_derivative_of_a_scalar_under_jit():
+    """The reference rules that are run again see NumPy's arrays alone."""
+
+    def root(x):
+        return fnp.sqrt(x * x)  # the line
+
+    with fnx.debug_nans(True), pytest.raises(errors.NonFiniteError) as caught:
+        fnx.jit(fnx.grad(root))(0.0)
+    text = str(caught.value)
+    assert text.startswith("jit of root gave NaN")
+    assert "root, backward" in text and "# the line" in text
