@@ -37,12 +37,14 @@ class Library:
         self._found: Any = None
         self._looked = False
         self._stands_in = False
+        self._uses = 0
 
     def use(self, stand_in: Any) -> None:
         """Puts a stand-in in its place; `None` has it looked for again."""
         with self._lock:
             self._found = stand_in
             self._looked = self._stands_in = stand_in is not None
+            self._uses += 1
 
     def serves(self) -> bool:
         """Whether it is there for the devices that there are.
@@ -61,11 +63,6 @@ class Library:
                 self._found, self._looked = libraries.load(self.name, newest), True
         return self._found is not None
 
-    @property
-    def key(self) -> int:
-        """Which one it is: handles of one are of no use to another."""
-        return id(self._found)
-
     def has(self, name: str) -> bool:
         """Whether the library that there is now has a function; an old one may not."""
         return hasattr(self._found, name)
@@ -80,9 +77,12 @@ class Library:
         return version
 
     def made(self, create: str, device: int) -> Any:
-        """What a function creates for this thread on the current device, once."""
+        """What a function creates for this thread on the current device, once.
+
+        Handles of one library are of no use to another that is put in its place.
+        """
         everything: dict[Any, Any] = self._made.__dict__.setdefault("made", {})
-        key = self.key, create, device
+        key = self._uses, create, device
         if key not in everything:
             found = ctypes.c_void_p()
             self.call(create, ctypes.byref(found))

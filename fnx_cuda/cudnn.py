@@ -24,8 +24,6 @@ from fnx_cuda.cudnn_problem import Filter, Problem, Tensor
 
 LIBRARY = Library("cudnn")
 
-_handles = threading.local()
-
 
 class Data(IntEnum):
     """cudnnDataType_t."""
@@ -266,10 +264,4 @@ def _ints(numbers: Sequence[int]) -> Any:
 
 def _handle(device: int) -> Any:
     """This thread's handle for a device, which is the current one."""
-    handles: dict[Any, Any] = _handles.__dict__.setdefault("made", {})
-    key = LIBRARY.key, device
-    if key not in handles:
-        made = ctypes.c_void_p()
-        LIBRARY.call("cudnnCreate", ctypes.byref(made))
-        handles[key] = made
-    return handles[key]
+    return LIBRARY.made("cudnnCreate", device)

@@ -24,7 +24,7 @@ from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import Layout
 from fnx_cuda import _cupy, blaslt_tuning, cudnn, instructions, libraries, transfer
 from fnx_cuda.backend import BACKEND
-from fnx_cuda.called import LibraryError
+from fnx_cuda.called import Library, LibraryError
 from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.cudnn import Convolution
 from fnx_cuda.cudnn_problem import places, problem
@@ -195,6 +195,24 @@ def test_descriptors_go_with_the_convolution(library):
     assert len(library.descriptors) == 4
     del made
     assert not library.descriptors
+
+
+def test_a_library_in_the_place_of_another_has_its_own_handles():
+    """Also where it lies in memory where the other one was."""
+    library, created = Library("cudnn"), []
+
+    class Counting(FakeDnn):
+        def cudnnCreate(self, handle):
+            created.append(self)
+            return super().cudnnCreate(handle)
+
+    for count in range(1, 5):
+        library.use(Counting())
+        for _ in range(2):
+            library.made("cudnnCreate", 0)
+        assert len(created) == count
+        created[:] = [None] * count
+        library.use(None)
 
 
 # ---------------------------------------------------------------- programs
