@@ -476,7 +476,7 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
     rows = Operand.of("map", "xs", xs)
     count = _length("map", rows)
     if batch_size is None:
-        return _mapped(f, rows, count)
+        return _mapped(f, rows, Pace(count))
     if (
         isinstance(batch_size, bool)
         or not isinstance(batch_size, int)
@@ -494,7 +494,7 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
     grouped = Operand("xs", tuple(groups), rows.treedef)
     stacks = tree.map(
         lambda y: reshape(y, shape=(whole, *y.shape[2:])),
-        _mapped(vmap(f), grouped, rounds),
+        _mapped(vmap(f), grouped, Pace(rounds)),
     )
     if not left:
         return stacks
@@ -502,10 +502,16 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
     return tree.map(lambda a, b: concatenate(a, b, axis=0), stacks, vmap(f)(rest))
 
 
-def _mapped(f: Callable[..., Any], rows: Operand, count: int) -> Any:
+def map_locally(f: Callable[..., Any], xs: Any) -> Any:
+    """`map` of what makes more than it reads, and is best read where it is made."""
+    rows = Operand.of("map", "xs", xs)
+    return _mapped(f, rows, Pace(_length("map", rows), local=True))
+
+
+def _mapped(f: Callable[..., Any], rows: Operand, pace: Pace) -> Any:
     @functools.wraps(f)
     def step(carry: None, x: Any) -> tuple[None, Any]:
         return None, f(x)
 
     roots = ["nothing", *(parameter_names(f, 1) if callable(f) else ["x"])]
-    return _scan("map", step, None, rows, Pace(count), roots=roots)[1]
+    return _scan("map", step, None, rows, pace, roots=roots)[1]

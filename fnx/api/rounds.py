@@ -39,13 +39,15 @@ class Pace:
     """How many rounds there are, `unroll` of them written out in one of the loop.
 
     With a `segment`, reverse mode keeps the carry after so many rounds only; a loop
-    without checkpoints has the segment 0.
+    without checkpoints has the segment 0. What rounds make stays with them if they are
+    `local` (see `Shape`).
     """
 
     length: int
     reverse: bool = False
     unroll: int = 1
     segment: int = 0
+    local: bool = False
 
 
 def unrolling(asker: str, unroll: int | bool, count: int) -> int:
@@ -84,7 +86,9 @@ def run(body: Body, carry: Sequence[Any], rows: Sequence[Any], pace: Pace) -> li
         return _in_groups(_again, _again, body, carry, rows, pace, pace.segment)
     if pace.unroll > 1:
         return _in_groups(_written_out, run, body, carry, rows, pace, pace.unroll)
-    shape = Shape(len(body.captured), len(carry), pace.length, pace.reverse)
+    shape = Shape(
+        len(body.captured), len(carry), pace.length, pace.reverse, local=pace.local
+    )
     return list(scan(*body.captured, *carry, *rows, program=body.program, shape=shape))
 
 

@@ -45,7 +45,9 @@ class Shape:
 
     First come `consts`, then `carry`, then the arrays whose rows are read. If it is
     `reverse`d, it begins with the last row. If it is `counted`, the first operand of
-    all is an int32 scalar: there are only so many rows, whatever is behind them.
+    all is an int32 scalar: there are only so many rows, whatever is behind them. If it
+    is `local`, rounds make more than they read, and what they make stays with them: no
+    products are made for all of them at once.
     """
 
     consts: int
@@ -53,6 +55,7 @@ class Shape:
     length: int
     reverse: bool = False
     counted: bool = False
+    local: bool = False
 
     @property
     def first(self) -> int:

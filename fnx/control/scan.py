@@ -320,8 +320,9 @@ class _Scan(Primitive):
 
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """What depends on constants or rows alone before the loop, sums after it."""
-        ways = invariants_before, products_before, sums_after, products_after
-        for taken_out in (*ways, packed_carries):
+        ways = products_before, sums_after, products_after
+        together = () if eqn.params["shape"].local else ways
+        for taken_out in (invariants_before, *together, packed_carries):
             found = taken_out(eqn)
             if found is not None:
                 return found

@@ -12,12 +12,13 @@ on the walk: `flow.py`, then `backend.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
 from typing import Any
 
 from fnx.cpu import fft
+from fnx.cpu.apart import Stretch, stretch
 from fnx.cpu.emit import RUN, Module, call_text
 from fnx.cpu.flow import BASE, is_tight, looks, loop_places, print_flow
+from fnx.cpu.function import Behind, Function, Hosted, loaded
 from fnx.cpu.grain import shares
 from fnx.cpu.lapack_table import (
     DECLARATIONS,
@@ -26,10 +27,10 @@ from fnx.cpu.lapack_table import (
     matrices,
     routine_text,
 )
-from fnx.cpu.library import BLAS_BEGIN, BLAS_END, has_set_threads
+from fnx.cpu.library import has_set_threads
 from fnx.cpu.llvm import Numbers
 from fnx.cpu.products import is_own, product_text, rounds_and_chunk, routine
-from fnx.cpu.python import define
+from fnx.cpu.python import define, has_clock
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
 from fnx.records import record
@@ -66,10 +67,6 @@ class Printed:
     arena: Any  # an int, or a formula where the plan is for many sizes
 
 
-Hosted = HostStep | Exception
-"""What Python does for a plan: a step, or an error that it raises."""
-
-
 def print_plan(plan: Plan) -> Printed:
     """The module of a plan."""
     function = Function(Behind(plan))
@@ -80,202 +77,6 @@ def print_plan(plan: Plan) -> Printed:
     python = define(module, bool(function.hosts), function.deadline is not None)
     symbols = function.symbols | python
     return Printed(module, symbols, function.hosts, function.behind.end)
-
-
-class Behind:
-    """Memory behind a plan's arena, in which one step after the other works.
-
-    `slot` is the position of the arena's address among the pointers.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.slot = len(plan.inputs) + len(plan.buffers)
-        self.arena = plan.arena
-        self.begin = -(-plan.arena // 64) * 64
-        self.nbytes: Any = 0
-
-    def need(self, nbytes: int | Size) -> None:
-        """Has it be as long as a step needs."""
-        if isinstance(nbytes, Size) or isinstance(self.nbytes, Size):
-            self.nbytes = self.nbytes + nbytes  # nobody knows which one is larger
-        else:
-            self.nbytes = max(self.nbytes, nbytes)
-
-    @property
-    def end(self) -> Any:
-        """The bytes of the arena, with what is behind it."""
-        unused = not isinstance(self.nbytes, Size) and not self.nbytes
-        return self.arena if unused else self.begin + self.nbytes
-
-
-class Function:
-    """The function of a plan while it is printed, with the plans that it holds.
-
-    A tight loop has a function of its own, called from the one around it, in a module
-    of its own; its pointers are in memory at `%operands`. `deadline` is the address of
-    when to look for signals, which all loops of a call share.
-    """
-
-    def __init__(
-        self, behind: Behind, name: str = "run", around: Function | None = None
-    ) -> None:
-        self.behind = behind
-        self.name = name
-        self.is_tight = around is not None
-        self.module = Module()
-        self.symbols: set[str] = set()
-        self.hosts: list[Hosted] = []
-        if around is not None:
-            around.module.add_tight(self.module)
-            self.symbols, self.hosts = around.symbols, around.hosts
-        self.products: dict[MatmulStep, str] = {}
-        self.routines: dict[Hashable, str] = {}
-        self.allocated: list[str] = []
-        self.lines: list[str] = []
-        self.numbers = 0
-        self.operands: str | None = None  # memory for those of a product
-        self.temporary: str | None = None
-        self.in_blas = False  # whether BLAS is told to use one thread
-        self.in_loop = self.is_tight  # whether what is printed may run often
-        self.deadline: str | None = None
-        self.given = Numbers(self.module)
-
-    def text(self) -> str:
-        """The whole function."""
-        body = "\n".join(f"  {line}" for line in (*self.allocated, *self.lines))
-        operands = ", ptr %operands" if self.is_tight else ""
-        head = f"define i32 @{self.name}(ptr %pointers{operands}) {{"
-        last = "  ret i32 0\nfailed:\n  ret i32 1\n}"
-        return "\n".join(["", head, "entry:", *self.given.lines, body, last])
-
-    def number(self) -> int:
-        """A new number, for a label or a register."""
-        self.numbers += 1
-        return self.numbers
-
-    def label(self, what: str) -> str:
-        """A new label."""
-        return f"{what}{self.number()}"
-
-    def size(self, number: int | Size) -> str:
-        """A number as an operand."""
-        return self.given.operand(number)
-
-    def array(self, count: int) -> str:
-        """Memory for so many pointers, on the stack."""
-        name = f"%array{self.number()}"
-        self.allocated.append(f"{name} = alloca [{max(count, 1)} x ptr]")
-        return name
-
-    def memory(self, nbytes: int) -> str:
-        """So many bytes on the stack."""
-        name = f"%memory{self.number()}"
-        self.allocated.append(f"{name} = alloca [{max(nbytes, 1)} x i8], align 64")
-        return name
-
-    def behind_arena(self, nbytes: int | Size) -> str:
-        """Memory behind the arena, which the steps before and after use, too."""
-        self.behind.need(nbytes)
-        if self.temporary is None:
-            self.temporary = "%temporary"
-            self.allocated += _loaded("%arena.begin", "%pointers", self.behind.slot)
-            self.allocated.append(
-                f"{self.temporary} = getelementptr i8, ptr %arena.begin, "
-                f"i64 {self.size(self.behind.begin)}"
-            )
-        return self.temporary
-
-    def at(self, pointer: str, nbytes: int | Size) -> str:
-        """The address so many bytes further on."""
-        name = f"%at{self.number()}"
-        to = f"i64 {self.size(nbytes)}"
-        self.lines.append(f"{name} = getelementptr i8, ptr {pointer}, {to}")
-        return name
-
-    def put(self, array: str, number: int, pointer: str) -> None:
-        """Stores a pointer in such memory."""
-        address = f"%put{self.number()}"
-        self.lines += [
-            f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
-            f"store ptr {pointer}, ptr {address}",
-        ]
-
-    def put_number(self, array: str, number: int, value: int | Size) -> None:
-        """Stores a number in such memory."""
-        address = f"%put{self.number()}"
-        self.lines += [
-            f"{address} = getelementptr ptr, ptr {array}, i64 {number}",
-            f"store i64 {self.size(value)}, ptr {address}",
-        ]
-
-    def external(self, name: str, result: str, parameters: str) -> str:
-        """The name of a function that the module is linked with."""
-        self.symbols.add(name)
-        self.module.declare(name, f"declare {result} @{name}({parameters})")
-        return f"@{name}"
-
-    def one_blas_thread(self) -> None:
-        """Has BLAS use one thread: the threads are ours, and each calls BLAS."""
-        if not self.in_blas and has_set_threads():
-            self.in_blas = True
-            self.lines.append(f"call void {self.external(BLAS_BEGIN, 'void', '')}()")
-
-    def restore_threads(self) -> None:
-        """Has BLAS use as many threads as before."""
-        if self.in_blas:
-            self.lines.append(f"call void {self.external(BLAS_END, 'void', '')}()")
-        self.in_blas = False
-
-    def host(self, step: Hosted, operands: Sequence[str]) -> None:
-        """Calls Python, and leaves if that failed."""
-        self.restore_threads()
-        array = self.array(len(operands))
-        for number, pointer in enumerate(operands):
-            self.put(array, number, pointer)
-        number = len(self.hosts)
-        self.hosts.append(step)
-        if self.is_tight:
-            declared = "declare i32 @call_python(i64, ptr)"
-            self.module.declare("call_python", declared)
-        self.checked(f"@call_python(i64 {number}, ptr {array})")
-
-    def look_for_signals(self) -> None:
-        """Looks at the clock, and for signals if it is time; leaves if one raised."""
-        if self.is_tight:
-            self.module.declare("look", "declare i32 @look(ptr)")
-        self.checked(f"@look(ptr {self.common_deadline()})")
-
-    def common_deadline(self) -> str:
-        """The deadline of this call, which is 0 until somebody looks at the clock."""
-        if self.deadline is None:
-            self.deadline = "%deadline"
-            self.allocated += ["%deadline = alloca i64", "store i64 0, ptr %deadline"]
-        return self.deadline
-
-    def checked(self, call: str) -> None:
-        """Calls what gives 0, and leaves if it gives something else."""
-        result, after = f"%result{self.number()}", self.label("after")
-        stop = self.label("stop") if self.in_blas else "failed"
-        self.lines += [
-            f"{result} = call i32 {call}",
-            f"{result}.bad = icmp ne i32 {result}, 0",
-            f"br i1 {result}.bad, label %{stop}, label %{after}",
-        ]
-        if self.in_blas:
-            self.lines.append(f"{stop}:")
-            self.restore_threads()
-            self.in_blas = True  # that block never goes on
-            self.lines.append("br label %failed")
-        self.lines.append(f"{after}:")
-
-    def copy(self, target: str, source: str, nbytes: int | Size) -> None:
-        """Copies so many bytes from one address to another."""
-        memcpy = "llvm.memcpy.p0.p0.i64"
-        self.module.declare(memcpy, f"declare void @{memcpy}(ptr, ptr, i64, i1)")
-        self.lines.append(
-            f"call void @{memcpy}(ptr {target}, ptr {source}, "
-            f"i64 {self.size(nbytes)}, i1 false)"
-        )
 
 
 class Driver:
@@ -343,8 +144,15 @@ class Driver:
     def flow(self, step: BranchStep | LoopStep) -> None:
         """A branch or a loop; BLAS is told once what its products need."""
         held = [s for plan in held_plans(step) for s in all_steps(plan)]
-        if any(_calls_blas(s) for s in held):
+        blas = any(_calls_blas(s) for s in held)
+        if blas:
             self.function.one_blas_thread()
+        inside = self.function.in_part or self.function.is_tight
+        if isinstance(step, LoopStep) and not inside and _has_threads(blas):
+            share = stretch(step)
+            if share is not None:
+                self.apart(step, share)
+                return
         if isinstance(step, LoopStep) and is_tight(step) and not self.function.is_tight:
             self.tight(step)
             return
@@ -356,22 +164,94 @@ class Driver:
     def tight(self, step: LoopStep) -> None:
         """A loop of few instructions, in a function of its own."""
         outer = self.function
-        inner = Function(outer.behind, outer.label("loop"), outer)
-        places = loop_places(step)
-        array = outer.array(len(places) + 1)
+        inner = Function(outer.behind, outer.inner("loop"), outer)
+        array, registers = self.handed(step, inner, 1)
+        if looks(step) and not outer.in_part:
+            outer.put(array, len(registers), outer.common_deadline())
+            inner.deadline = "%deadline"
+            inner.lines += loaded(inner.deadline, "%operands", len(registers))
+        print_flow(Driver(self.plan, inner, registers), step)
+        inner.module.define(inner.text())
+        outer.module.declare(inner.name, f"declare i32 @{inner.name}(ptr, ptr)")
+        call = f"@{inner.name}(ptr %pointers, ptr {array})"
+        if outer.in_part:
+            outer.lines.append(f"call i32 {call}")  # nothing in it fails
+        else:
+            outer.checked(call)
+
+    def handed(
+        self, step: LoopStep, inner: Function, more: int
+    ) -> tuple[str, dict[Place, str]]:
+        """Memory with the operands of a loop, and the registers that they are within.
+
+        There is room for some more of them.
+        """
+        outer, places = self.function, loop_places(step)
+        array = outer.array(len(places) + more)
         registers = {}
         for number, place in enumerate(places):
             outer.put(array, number, self.pointer(place))
             registers[place] = f"%operand{number}"
-            inner.lines += _loaded(registers[place], "%operands", number)
-        if looks(step):
-            outer.put(array, len(places), outer.common_deadline())
-            inner.deadline = "%deadline"
-            inner.lines += _loaded(inner.deadline, "%operands", len(places))
-        print_flow(Driver(self.plan, inner, registers), step)
-        inner.module.define(inner.text())
-        outer.module.declare(inner.name, f"declare i32 @{inner.name}(ptr, ptr)")
-        outer.checked(f"@{inner.name}(ptr %pointers, ptr {array})")
+            inner.lines += loaded(registers[place], "%operands", number)
+        return array, registers
+
+    def apart(self, step: LoopStep, share: Stretch) -> None:
+        """A loop whose rounds threads share, stretch after stretch."""
+        outer = self.function
+        inner = Function(outer.behind, outer.inner("part"), outer, part=True)
+        array, registers = self.handed(step, inner, 3)
+        count = len(registers)
+        outer.put(array, count, "%pointers")
+        outer.put(array, count + 1, outer.behind_arena(share.nbytes))
+        inner.lines += loaded("%pointers", "%operands", count)
+        inner.lines += loaded("%arenas", "%operands", count + 1)
+        inner.lines += [
+            f"%first.a = getelementptr ptr, ptr %operands, i64 {count + 2}",
+            "%first = load i64, ptr %first.a",
+            "%from = add i64 %first, %begin",
+            "%to = add i64 %first, %end",
+            f"%chunk = udiv i64 %begin, {share.chunk}",
+            f"%chunk.to = mul i64 %chunk, {share.arena}",
+            "%arena = getelementptr i8, ptr %arenas, i64 %chunk.to",
+        ]
+        registers[step.scratch] = "%arena"
+        print_flow(Driver(self.plan, inner, registers), step, ("%from", "%to"))
+        inner.module.define(inner.text(), brief=True)
+        outer.external(RUN, "void", "ptr, ptr, i64, i64")
+        self.stretches(step, share, f"ptr @{inner.name}, ptr {array}", array, count + 2)
+
+    def stretches(
+        self, step: LoopStep, share: Stretch, given: str, array: str, slot: int
+    ) -> None:
+        """Has the pool run all stretches; `slot` is where it finds the first round."""
+        outer, name, length = self.function, self.function.label("apart"), step.length
+        first = f"%{name}.first"
+        outer.module.declare("llvm.umin.i64", "declare i64 @llvm.umin.i64(i64, i64)")
+        outer.lines += [
+            f"br label %{name}.enter",
+            f"{name}.enter:",
+            f"br label %{name}.head",
+            f"{name}.head:",
+            f"{first} = phi i64 [ 0, %{name}.enter ], [ {first}.next, %{name}.looked ]",
+            f"{first}.at = getelementptr ptr, ptr {array}, i64 {slot}",
+            f"store i64 {first}, ptr {first}.at",
+            f"%{name}.left = sub i64 {length}, {first}",
+            f"%{name}.here = call i64 @llvm.umin.i64("
+            f"i64 %{name}.left, i64 {share.rounds})",
+            f"call void @{RUN}({given}, i64 %{name}.here, i64 {share.chunk})",
+            f"{first}.next = add i64 {first}, {share.rounds}",
+            f"%{name}.more = icmp ult i64 {first}.next, {length}",
+            f"br i1 %{name}.more, label %{name}.look, label %{name}.leave",
+            f"{name}.look:",
+        ]
+        if has_clock():
+            outer.look_for_signals()
+        outer.lines += [
+            f"br label %{name}.looked",
+            f"{name}.looked:",
+            f"br label %{name}.head",
+            f"{name}.leave:",
+        ]
 
     def held(self, plan: Plan, pointers: dict[Place, str]) -> None:
         """Prints a held plan; BLAS uses as many threads after it as before it."""
@@ -384,7 +264,8 @@ class Driver:
 
     def kernel(self, kernel: Kernel) -> str:
         """The function of a kernel, which threads share where that pays."""
-        shared = shares(kernel) if has_pool() else {}
+        alone = self.function.in_part or not has_pool()
+        shared = {} if alone else shares(kernel)
         if shared:
             self.function.symbols.add(RUN)
         return self.function.module.add(kernel, shared, not self.function.in_loop)
@@ -402,8 +283,7 @@ class Driver:
                     f"i64 {self.function.size(place.index)}"
                 )
             else:
-                loaded = _loaded(found, "%pointers", self.slot(place))
-                self.function.lines += loaded
+                self.function.lines += loaded(found, "%pointers", self.slot(place))
         return found
 
     def slot(self, place: Place) -> int:
@@ -438,7 +318,7 @@ class Driver:
         If it calls `blas`, that must be one which can be told to use one thread.
         """
         some, few = self.function.size(count), surely_at_most(count, chunk)
-        if not few and has_pool() and (not blas or has_set_threads()):
+        if not few and not self.function.in_part and _has_threads(blas):
             self.function.external(RUN, "void", "ptr, ptr, i64, i64")
             ends = f"i64 {some}, i64 {self.function.size(chunk)}"
             call = f"@{RUN}(ptr @{name}, ptr {context}, {ends})"
@@ -526,15 +406,12 @@ class Driver:
 _ANY = Place("any", 0)
 
 
+def _has_threads(blas: bool) -> bool:
+    """Whether threads share what calls `blas`, which must do with one, or does not."""
+    return has_pool() and (not blas or has_set_threads())
+
+
 def _calls_blas(step: Step) -> bool:
     if isinstance(step, MatmulStep):
         return not is_own(step)
     return isinstance(step, HostStep) and is_native(step)
-
-
-def _loaded(name: str, array: str, slot: int) -> list[str]:
-    address = f"{name}.a"
-    return [
-        f"{address} = getelementptr ptr, ptr {array}, i64 {slot}",
-        f"{name} = load ptr, ptr {address}",
-    ]

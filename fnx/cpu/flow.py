@@ -53,12 +53,16 @@ BASE = Place("base", 0)
 """The start of a plan's arena."""
 
 
-def print_flow(driver: Driver, step: BranchStep | LoopStep) -> None:
-    """Prints one step."""
+def print_flow(
+    driver: Driver,
+    step: BranchStep | LoopStep,
+    bounds: tuple[str, str] | None = None,
+) -> None:
+    """Prints one step; of a loop whose rounds are apart, those within `bounds`."""
     if isinstance(step, BranchStep):
         _branch(driver, step)
     else:
-        _Loop(driver, step).run()
+        _Loop(driver, step, bounds).run()
 
 
 def loop_places(step: LoopStep) -> list[Place]:
@@ -164,11 +168,15 @@ def _pointers(
 class _Loop:
     """Prints one loop.
 
-    Registers of a loop are named by its number: `%loop3.i` is the round.
+    Registers of a loop are named by its number: `%loop3.i` is the round. In `bounds`
+    rounds are made from the first to the last one, since their order is all the same.
     """
 
-    def __init__(self, driver: Driver, step: LoopStep) -> None:
+    def __init__(
+        self, driver: Driver, step: LoopStep, bounds: tuple[str, str] | None
+    ) -> None:
         self.driver = driver
+        self.bounds = bounds
         self.function = driver.function
         self.step = step
         self.name = self.function.label("loop")
@@ -187,7 +195,8 @@ class _Loop:
         # Of a loop that is local, all sizes are known.
         arenas = [plan.arena for plan in held_plans(step)] if self.local else [0]
         self.scratch = self.place(step.scratch, max(arenas))
-        self.period = _period(step)
+        # Threads of the pool cannot look.
+        self.period = 0 if self.function.in_part else _period(step)
 
     def run(self) -> None:
         """The blocks of the loop: enter, head, round, next, leave.
@@ -264,7 +273,8 @@ class _Loop:
         i = self.register("i")
         before = f"%{self.name}.{'stretch' if self.period else 'enter'}"
         next_ = f"%{self.name}.next"
-        begin = f"{i}.from" if self.period else "0"
+        first = "0" if self.bounds is None else self.bounds[0]
+        begin = f"{i}.from" if self.period else first
         self.write(f"{i} = phi i64 [ {begin}, {before} ], [ {i}.next, {next_} ]")
         for number, slot in enumerate(self.step.carry):
             if self.moves(slot):
@@ -336,6 +346,8 @@ class _Loop:
     def limit(self) -> str:
         """The number of rounds as an operand; empty if only a test decides."""
         step = self.step
+        if self.bounds is not None:
+            return self.bounds[1]
         if step.count is None:
             return "" if step.length is None else self.function.size(step.length)
         count, high = self.register("count"), self.register("limit")
@@ -409,7 +421,7 @@ class _Loop:
         """The steps of one round."""
         step, body = self.step, self.step.body
         row = self.register("i")
-        if step.reverse:
+        if step.reverse and self.bounds is None:
             row, last = self.register("row"), self.register("last")
             self.write(
                 f"{last} = sub i64 {limit}, 1",
