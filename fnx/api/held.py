@@ -145,14 +145,14 @@ def cast_to(x: Any, type: ArrayType) -> Any:
 def common_type(first: ArrayType, second: ArrayType) -> ArrayType | None:
     """The type of values that have one of two types; `None` if they do not fit.
 
-    Dtypes that differ fit if one of the two is weak.
+    Dtypes that differ fit if a weak one gives way; what is not weak keeps its dtype.
     """
     if first.shape != second.shape:
         return None
-    if first.dtype != second.dtype and not (first.weak or second.weak):
-        return None
     pairs = [(type.dtype, type.weak) for type in (first, second)]
     dtype, weak = dtypes.promote(*pairs)
+    if any(not type.weak and type.dtype != dtype for type in (first, second)):
+        return None
     return ArrayType(first.shape, dtype, weak)
 
 

@@ -97,6 +97,27 @@ def test_python_numbers_take_the_dtype_that_they_become():
     assert lax.fori_loop(0, 3, lambda i, v: v + i, 0).dtype == np.int32
 
 
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda f, init: lax.scan(lambda c, _: (f(c), None), init, None, 3),
+        lambda f, init: lax.while_loop(lambda c: c < 3, f, init),
+        lambda f, init: lax.fori_loop(0, 3, lambda i, c: f(c), init),
+        lambda f, init: fnx.jit(lambda n: lax.fori_loop(0, n, lambda i, c: f(c), init))(
+            3
+        ),
+    ],
+    ids=["scan", "while_loop", "fori_loop", "fori_loop, traced"],
+)
+@pytest.mark.parametrize(
+    ("init", "dtype"),
+    [(1.5, "int32"), (1.5, "bool"), (1, "bool"), (1j, "float32"), (1j, "int8")],
+)
+def test_what_has_a_dtype_gives_no_way_to_a_python_number(loop, init, dtype):
+    with pytest.raises(errors.ShapeError, match=r"the carry must keep its .* dtypes"):
+        loop(lambda c: (c.real + 1).astype(dtype), init)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "float16"])
 def test_an_index_between_python_bounds_takes_the_dtype_of_what_it_meets(dtype):
     def total(n, start=0):

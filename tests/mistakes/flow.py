@@ -59,6 +59,20 @@ def an_integer_carry_that_becomes_a_float() -> None:
 
 
 @mistake
+def a_python_float_that_becomes_an_integer() -> None:
+    """
+    scan: step: the carry must keep its shapes and dtypes:
+      init: it is given f32[]*, it returns i32[]
+      Fix: convert what it returns, or begin with the type that it becomes.
+    """
+
+    def step(count, row):
+        return count.astype(np.int32), None
+
+    lax.scan(step, 1.5, ROWS)
+
+
+@mistake
 def two_leaves_that_change() -> None:
     """
     scan: step: the carry must keep its shapes and dtypes:
@@ -496,6 +510,16 @@ def branches_of_different_shapes() -> None:
         return {"y": x[:2], "n": 1}
 
     lax.cond(True, whole, part, X)
+
+
+@mistake
+def a_branch_whose_integer_meets_a_python_float() -> None:
+    """
+    cond: all branches must give the same types:
+      at the top: the result of <lambda> (branch 0) is i32[], the result of <lambda> (branch 1) is f32[]*
+      Fix: convert the results to one dtype and shape.
+    """
+    fnx.jit(lambda p: lax.cond(p, lambda: 1.5, lambda: np.int32(3)))(True)
 
 
 @mistake
