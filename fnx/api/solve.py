@@ -136,10 +136,24 @@ def custom_root(
     """
     asker = "custom_root"
     _check_callables(asker, f=f, solve=solve, tangent_solve=tangent_solve)
-    guess = _inexact(asker, "initial_guess", initial_guess)
+    guess = {"initial_guess": initial_guess}
+    return root_from(asker, guess, f, solve, tangent_solve, has_aux)
+
+
+def root_from(
+    asker: str,
+    named: dict[str, Any],
+    f: Function,
+    solve: Function,
+    tangent_solve: Function,
+    has_aux: bool,
+) -> Any:
+    """`custom_root` from the one guess in `named`, for messages of who asks for it."""
+    ((name, initial_guess),) = named.items()
+    guess = _inexact(asker, name, initial_guess)
     if not tracing():
         return _plain(asker, solve, f, guess, has_aux)
-    function = _same_typed(asker, f, guess, "initial_guess")
+    function = _same_typed(asker, f, guess, name)
     types = function.types
     leaves = [cast_to(x, type) for x, type in zip(guess.leaves, types, strict=True)]
     solver = _solver(asker, solve, f, guess, types, has_aux, leaves)
@@ -255,13 +269,8 @@ def _solution(
 ) -> Any:
     """What a solver has returned, after a check: a tree like that of the operand."""
     name = name_of(solve)
-    if has_aux and not (isinstance(result, tuple | list) and len(result) == 2):
-        raise errors.ArgumentError(
-            errors.explain(
-                f"{asker} with has_aux=True: {name} must return a pair (solution, aux)",
-                f"it returned {kind_of(result)}",
-            )
-        )
+    if has_aux:
+        check_pair(asker, name, result)
     solution = result[0] if has_aux else result
     leaves, treedef = tree.flatten(solution)
     what = f"the solution that {name} returned"
@@ -279,6 +288,18 @@ def _solution(
         raise mismatch(f"{asker}: {what} must be of the type of {like.name}", lines)
     checked = treedef.unflatten(arrays)
     return (checked, result[1]) if has_aux else checked
+
+
+def check_pair(asker: str, solver: str, result: Any) -> None:
+    """Raises unless a solver that gives more than the solution has returned a pair."""
+    if not (isinstance(result, tuple | list) and len(result) == 2):
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker} with has_aux=True: {solver} must return a pair "
+                "(solution, aux)",
+                f"it returned {kind_of(result)}",
+            )
+        )
 
 
 def _without_aux(solver: Held, count: int) -> Held:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import errors, tree
+from fnx import dtypes, errors, tree
 from fnx.api.arguments import (
     as_array,
     check_callable,
@@ -25,6 +25,7 @@ from fnx.api.arguments import (
 from fnx.api.callbacks import pure_callback
 from fnx.api.inspect import ShapeDtypeStruct
 from fnx.api.jit import jit
+from fnx.api.solve import check_pair
 from fnx.control.call import chosen
 from fnx.core.array import Array
 from fnx.core.trace import Tracer, evaluate
@@ -77,6 +78,7 @@ def on_host(
             found = solver(functools.partial(call.value, captured), start, *rest)
             if aux is None:
                 return _typed(start, found)
+            check_pair(asker, name_of(solver), found)
             x, beside = found
             return _typed(start, x), beside
 
@@ -168,4 +170,12 @@ def _typed(start: Any, found: Any) -> Any:
     """What a solver found, in the dtypes of the guess."""
     if tree.structure(start) != tree.structure(found):
         return found  # the callback says where they differ
-    return tree.map(lambda g, x: np.asarray(x, np.asarray(g).dtype), start, found)
+    return tree.map(_in_dtype, start, found)
+
+
+def _in_dtype(start: Any, found: Any) -> Any:
+    """A leaf in the dtype of the guess, unless it would lose an imaginary part."""
+    dtype = np.asarray(start).dtype
+    if np.iscomplexobj(found) and not dtypes.is_complex(dtype):
+        return found  # the callback says that the dtypes differ
+    return np.asarray(found, dtype)

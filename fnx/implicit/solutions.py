@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 import fnx.numpy as fnp
-from fnx import errors, tree
-from fnx.api.arguments import check_callable
+from fnx import dtypes, errors, tree
+from fnx.api.arguments import check_callable, name_of
 from fnx.api.grad import grad
+from fnx.api.solve import check_pair, root_from
 from fnx.implicit.linear import linear_solve
-from fnx.lax import custom_linear_solve, custom_root
+from fnx.lax import custom_linear_solve
 
 Function = Callable[..., Any]
 
@@ -100,7 +101,10 @@ def fixed_point(
     """
 
     def residual(x: Any, *args: Any) -> Any:
-        return tree.map(lambda a, b: a - b, x, fun(x, *args))
+        moved = fun(x, *args)
+        if _shapes(moved) != _shapes(x):
+            return moved  # which the equation is then said to be
+        return tree.map(lambda a, b: a - b, x, moved)
 
     return _solution(
         "fixed_point", fun, residual, solver, linear_solver, False, has_aux
@@ -151,9 +155,10 @@ def _solution(
     has_aux: bool,
 ) -> Function:
     """The function of a guess and parameters whose result makes `residual` zero."""
-    check_callable(f"implicit.{asker}: fun", fun)
-    check_callable(f"implicit.{asker}: solver", solver)
-    check_callable(f"implicit.{asker}: linear_solver", linear_solver)
+    asker = f"implicit.{asker}"
+    check_callable(f"{asker}: fun", fun)
+    check_callable(f"{asker}: solver", solver)
+    check_callable(f"{asker}: linear_solver", linear_solver)
 
     @functools.wraps(solver)
     def solution(init: Any, *args: Any) -> Any:
@@ -162,6 +167,7 @@ def _solution(
             found = solver(fun, guess, *args)
             if not has_aux:
                 return _typed_like(guess, found)
+            check_pair(asker, name_of(solver), found)
             x, aux = found
             return _typed_like(guess, x), aux
 
@@ -173,7 +179,7 @@ def _solution(
         def equation(x: Any) -> Any:
             return residual(x, *args)
 
-        return custom_root(equation, init, solve, tangent, has_aux)
+        return root_from(asker, {"init": init}, equation, solve, tangent, has_aux)
 
     return errors.api_boundary(solution)
 
@@ -181,5 +187,19 @@ def _solution(
 def _typed_like(guess: Any, found: Any) -> Any:
     """What a solver found, in the dtypes of the guess; SciPy computes in float64."""
     if tree.structure(guess) != tree.structure(found):
-        return found  # `custom_root` says where they differ
-    return tree.map(lambda g, x: fnp.asarray(x, fnp.asarray(g).dtype), guess, found)
+        return found  # `root_from` says where they differ
+    return tree.map(_in_dtype, guess, found)
+
+
+def _in_dtype(guess: Any, found: Any) -> Any:
+    """A leaf in the dtype of the guess, unless it would lose an imaginary part."""
+    dtype, array = fnp.asarray(guess).dtype, fnp.asarray(found)
+    if dtypes.is_complex(array.dtype) and not dtypes.is_complex(dtype):
+        return found  # `root_from` says that the dtypes differ
+    return fnp.asarray(array, dtype)
+
+
+def _shapes(value: Any) -> Any:
+    """The structure of a tree and the shapes of its leaves."""
+    leaves, treedef = tree.flatten(value)
+    return treedef, [fnp.shape(leaf) for leaf in leaves]

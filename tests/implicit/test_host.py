@@ -130,5 +130,16 @@ def test_what_is_said():
     )
     with pytest.raises(errors.ShapeError, match=r"the result is float64\[2\]; f64\[\]"):
         fnx.jit(wrong)(ONE, ONE)
+    imaginary = implicit.root(
+        lambda x, a: x - a, implicit.on_host(lambda fun, x, a: x * 1j)
+    )
+    with pytest.raises(errors.DTypeError, match="the result is of dtype complex128"):
+        fnx.jit(imaginary)(ONE, ONE)
+    aux = fnx.ShapeDtypeStruct((), np.float64)
+    alone = implicit.root(
+        lambda x, a: x - a, implicit.on_host(lambda fun, x, a: x, aux=aux), has_aux=True
+    )
+    with pytest.raises(errors.ArgumentError, match=r"must return a pair \(solution"):
+        fnx.jit(alone)(ONE, ONE)
     with pytest.raises(errors.ArgumentError, match="solver takes a function"):
         implicit.on_host(3)

@@ -194,6 +194,10 @@ def test_a_singular_jacobian_is_seen():
     assert not np.isfinite(fnx.grad(f, 1)(np.float64(1.0), np.float64(1.0)))
 
 
+def traced(f):
+    return fnx.jit(f)(np.zeros(2))
+
+
 BAD = {
     "no solver": (
         lambda: implicit.root(lambda x: x, 3),
@@ -208,17 +212,47 @@ BAD = {
     "integer guess": (
         lambda: square_root(1, 4.0),
         errors.DTypeError,
-        "initial_guess is i32",
+        "implicit.root: init is i32",
     ),
     "another shape": (
         lambda: implicit.root(lambda x: x, lambda fun, x: x[:1])(np.zeros(2)),
         errors.ShapeError,
-        r"initial_guess is f64\[2\], the solution there is f64\[1\]",
+        r"init is f64\[2\], the solution there is f64\[1\]",
     ),
     "another tree": (
         lambda: implicit.root(lambda x: x, lambda fun, x: (x,))(np.zeros(2)),
         errors.TreeError,
-        "initial_guess and the solution that",
+        "implicit.root: init and the solution that",
+    ),
+    "a complex solution of a real equation": (
+        lambda: implicit.root(lambda x: x, lambda fun, x: x * 1j)(np.zeros(2)),
+        errors.ShapeError,
+        r"init is f64\[2\], the solution there is c128\[2\]",
+    ),
+    "no pair": (
+        lambda: implicit.root(lambda x: x, lambda fun, x: x, has_aux=True)(np.zeros(3)),
+        errors.ArgumentError,
+        r"implicit.root with has_aux=True: <lambda> must return a pair \(solution, aux",
+    ),
+    "nothing": (
+        lambda: implicit.root(lambda x: x, lambda fun, x: None, has_aux=True)(1.0),
+        errors.ArgumentError,
+        "has_aux=True: <lambda> must return a pair .*it returned None",
+    ),
+    "a function with another tree": (
+        lambda: traced(implicit.root(lambda x: (x, x), lambda fun, x: x)),
+        errors.TreeError,
+        "implicit.root: init and the result of <lambda> differ",
+    ),
+    "a map with another tree": (
+        lambda: traced(implicit.fixed_point(lambda x: (x, x), lambda fun, x: x)),
+        errors.TreeError,
+        "implicit.fixed_point: init and the result of <lambda> differ",
+    ),
+    "a map to another shape": (
+        lambda: traced(implicit.fixed_point(lambda x: x[0], lambda fun, x: x)),
+        errors.ShapeError,
+        r"init is f64\[2\], in the result of <lambda> there is f64\[\]",
     ),
     "not a scalar": (
         lambda: fnx.jit(implicit.minimum(lambda x: x, lambda fun, x: x))(np.zeros(2)),
