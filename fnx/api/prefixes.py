@@ -27,7 +27,8 @@ def associative_scan(
     `elems` is a tree of arrays with one length along `axis`; `fn` takes two such trees
     (of any length along the axis) and gives one of the same shapes and dtypes. About
     2 n applications, in log n steps (Blelloch, "Prefix sums and their applications",
-    1990). With `reverse`, the elements from each place on, combined from the end.
+    1990). With `reverse`, the elements from each place on, combined from the end: the
+    first argument of `fn` is what comes later.
 
     Raises `ArgumentError` without an array or where `fn` is no function, `ShapeError`
     where lengths differ, `AxisError` where there is no such axis.
@@ -58,8 +59,6 @@ def associative_scan(
 
     def combine(first: list[Any], second: list[Any]) -> list[Any]:
         pair = [given.treedef.unflatten(leaves) for leaves in (first, second)]
-        if reverse:
-            pair.reverse()
         leaves, found = tree.flatten(fn(*pair))
         given_, returned = "elems", f"the result of {name_of(fn)}"
         check_same_tree("associative_scan", given.treedef, found, given_, returned)
