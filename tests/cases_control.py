@@ -269,7 +269,7 @@ CASES.append(
         "blank",
         "without elements",
         lambda rng: (),
-        {"shape": (2, 0), "dtype": dtypes.float32, "number": 0},
+        {"shape": (2, 0), "dtype": dtypes.float32, "weak": False, "number": 0},
         ulp=0,
     )
 )
@@ -280,7 +280,7 @@ BAD_CASES.append(
         lambda rng: (),
         errors.ShapeError,
         "negative",
-        {"shape": (-1,), "dtype": dtypes.float32, "number": 0},
+        {"shape": (-1,), "dtype": dtypes.float32, "weak": False, "number": 0},
     )
 )
 for _value in (np.arange(6.0).reshape(2, 3), np.array(True), np.zeros((0, 2))):

@@ -15,11 +15,11 @@ from fnx import dtypes
 from fnx.control.call import chosen, series_results, spread
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis
-from fnx.core.program import Eqn, Program, Var
+from fnx.core.program import Eqn, Literal, Program, Var
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.ops.families import along
-from fnx.ops.shape import full, zeros_like
+from fnx.ops.shape import broadcast_in_dim, zeros_like
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jet import jet_program
 from fnx.transforms.jvp import jvp_program
@@ -110,8 +110,9 @@ def filled(
 
 
 def zeros(type: ArrayType) -> Any:
-    """An array of zeros."""
-    return full(type.shape, type.dtype, 0)
+    """Zeros of a type, weak if that is."""
+    zero = Literal(0, type.with_shape(()))
+    return broadcast_in_dim(zero, shape=type.shape, dims=())
 
 
 def instantiated(tangents: Sequence[Any], likes: Sequence[Any]) -> list[Any]:

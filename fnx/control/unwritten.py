@@ -60,19 +60,18 @@ def _replaced(
     numbers = [e.params["number"] for e in branch.eqns if e.primitive is blank]
     first = max(numbers, default=-1) + 1
     made = {
-        end: Eqn(
-            blank,
-            (),
-            (Var(type.strong()),),
-            {"shape": type.shape, "dtype": type.dtype, "number": first + place},
-            None,
-        )
+        end: _blank(type, first + place)
         for place, (end, type) in enumerate(blanks.items())
     }
     ends = dict(enumerate(branch.outputs)) | dict(others)
     ends |= {end: eqn.outputs[0] for end, eqn in made.items()}
     whole = Program(branch.inputs, (*branch.eqns, *made.values()), tuple(ends.values()))
     return simplify(whole)
+
+
+def _blank(type: ArrayType, number: int) -> Eqn:
+    params = {"shape": type.shape, "dtype": type.dtype, "weak": type.weak}
+    return Eqn(blank, (), (Var(type),), params | {"number": number}, None)
 
 
 def _makers(program: Program) -> dict[Atom, Eqn]:

@@ -20,7 +20,7 @@ from fnx.ops.rearrange import Ints, check_sizes
 
 
 class _Blank(Nullary):
-    """blank(shape, dtype, number): an array whose elements may be anything.
+    """blank(shape, dtype, weak, number): an array whose elements may be anything.
 
     Those of other numbers are other arrays.
     """
@@ -29,12 +29,16 @@ class _Blank(Nullary):
     lanewise = True
     sees_axes = True
 
-    def infer(self, *, shape: Ints, dtype: np.dtype[Any], number: int) -> ArrayType:
+    def infer(
+        self, *, shape: Ints, dtype: np.dtype[Any], weak: bool, number: int
+    ) -> ArrayType:
         """An array of that shape and dtype."""
         check_sizes(f"blank(shape={shape}, dtype={dtype})", shape)
-        return ArrayType(shape, dtype)
+        return ArrayType(shape, dtype, weak)
 
-    def reference(self, *, shape: Ints, dtype: np.dtype[Any], number: int) -> Any:
+    def reference(
+        self, *, shape: Ints, dtype: np.dtype[Any], weak: bool, number: int
+    ) -> Any:
         """Zeros, which are no worse than others."""
         return np.zeros(shape, dtype)
 
@@ -46,17 +50,19 @@ class _Blank(Nullary):
         *,
         shape: Ints,
         dtype: np.dtype[Any],
+        weak: bool,
         number: int,
     ) -> tuple[Any, bool]:
         """One for each member: one that they share would be copied."""
-        return self(shape=(axis.size, *shape), dtype=dtype, number=number), True
+        shape = (axis.size, *shape)
+        return self(shape=shape, dtype=dtype, weak=weak, number=number), True
 
     def unfilled(self, eqn: Eqn, given: Sequence[bool]) -> Sequence[bool]:
         """All of it."""
         return (True,)
 
     def steps(
-        self, plan: Any, *, shape: Ints, dtype: np.dtype[Any], number: int
+        self, plan: Any, *, shape: Ints, dtype: np.dtype[Any], weak: bool, number: int
     ) -> None:
         """Memory alone."""
         plan.reserve()

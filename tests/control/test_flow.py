@@ -137,6 +137,56 @@ def test_an_index_between_bounds_with_a_dtype_has_it():
         lax.fori_loop(np.int32(0), 3, lambda i, v: v + i, np.int8(0))
 
 
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_branches_of_python_numbers_that_keep_other_residuals(checkpoint):
+    def rounds(x):
+        def body(state):
+            return state[0] + 1, fnp.sin(state[1])
+
+        start = (0, x)
+        return lax.while_loop(
+            lambda s: s[0] < 3, body, start, max_steps=5, checkpoint=checkpoint
+        )[1]
+
+    def f(x):
+        y = lax.cond(x > 0, lambda: rounds(x), lambda: x)
+        return lax.switch(1, [lambda: y, lambda: fnp.sin(y) * fnp.exp(y)])
+
+    y, slope = 0.5, 1.0
+    for _ in range(3):
+        y, slope = np.sin(y), slope * np.cos(y)
+    slope *= np.exp(y) * (np.sin(y) + np.cos(y))
+    for run in (fnx.grad(f), fnx.jit(fnx.grad(f)), fnx.grad(fnx.checkpoint(f))):
+        np.testing.assert_allclose(run(0.5), slope, rtol=1e-6)
+    lanes = fnx.vmap(lambda w, x: fnx.grad(f)(x) * w, (0, None))(np.ones(2, "f4"), 0.5)
+    np.testing.assert_allclose(lanes, [slope] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 6, 7])
+def test_an_associative_scan_from_the_end(length):
+    """Affine maps do not commute: what comes later is the first argument."""
+    rng = np.random.default_rng(length)
+    slopes, offsets = rng.standard_normal((2, length))
+
+    def after(first, second):
+        return first[0] * second[0], second[0] * first[1] + second[1]
+
+    value, wanted = 0.0, np.zeros(length)
+    for i in reversed(range(length)):
+        value = slopes[i] * value + offsets[i]
+        wanted[i] = value
+    for run in (
+        lax.associative_scan,
+        fnx.jit(lax.associative_scan, static_argnums=(0, 2)),
+    ):
+        found = run(after, (slopes, offsets), True)[1]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    stacked = np.stack([offsets, -offsets], axis=1), np.stack([slopes] * 2, axis=1)
+    turned = tuple(x.T for x in stacked[::-1])
+    found = lax.associative_scan(after, turned, reverse=True, axis=-1)[1]
+    np.testing.assert_allclose(found, [wanted, -wanted], rtol=1e-12)
+
+
 def test_carries_that_change_places():
     def swap(carry, _):
         a, b, c = carry
