@@ -147,6 +147,9 @@ def _places(
                     f"{asker}: argnames has {key!r}, and the call does not pass it"
                 )
             found.append(names.index(key))
+    if len(set(found)) < len(found):
+        shown = ", ".join(map(repr, keys))
+        raise errors.ArgumentError(f"{asker}: ({shown}) chooses an argument twice")
     return found
 
 

@@ -218,6 +218,26 @@ BAD = {
         errors.ArgumentError,
         r"argnums=1: the call has 1 positional argument\.",
     ),
+    "argnums twice": (
+        lambda: fnx.grad(lambda x, y: x * y, (0, 0))(2.0, 3.0),
+        errors.ArgumentError,
+        r"grad: \(0, 0\) chooses an argument twice",
+    ),
+    "argnums twice, once from the end": (
+        lambda: fnx.jacfwd(lambda x, y: x * y, (1, 0, -1))(2.0, 3.0),
+        errors.ArgumentError,
+        r"jacfwd: \(1, 0, -1\) chooses an argument twice",
+    ),
+    "argnames twice": (
+        lambda: fnx.hessian(lambda x, y: x * y, argnames=("x", "x"))(2.0, y=3.0),
+        errors.ArgumentError,
+        r"\('x', 'x'\) chooses an argument twice",
+    ),
+    "argnums of fwd_and_bwd twice": (
+        lambda: fnx.fwd_and_bwd(lambda x, y: x * y, (0, -2))[0](2.0, 3.0),
+        errors.ArgumentError,
+        r"fwd_and_bwd: \(0, -2\) chooses an argument twice",
+    ),
     "argnums of a wrong kind": (
         lambda: fnx.grad(lambda x: x, "x"),
         errors.ArgumentError,
