@@ -52,7 +52,6 @@ from fnx.numpy.counting import (
     bincount,
     diff,
     flatnonzero,
-    interp,
     isin,
     nonzero,
     where,
@@ -451,6 +450,7 @@ if TYPE_CHECKING:
         histogram_bin_edges,
         histogramdd,
     )
+    from fnx.numpy.interpolation import interp
     from fnx.numpy.polynomials import (
         polyadd,
         polyder,
@@ -467,6 +467,7 @@ int_, uint, float_, complex_ = int32, uint32, float32, complex64
 # Few programs need these, so `import fnx` does not wait for them.
 _LATE = {
     "binary": "frexp gcd lcm packbits spacing unpackbits",
+    "interpolation": "interp",
     "editing": """apply_over_axes diag_indices_from ediff1d fill_diagonal mask_indices
         place put trim_zeros""",
     "files": """array_repr array_str frombuffer fromfile fromiter fromstring load save

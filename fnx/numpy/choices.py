@@ -224,6 +224,10 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
 
 def _equals_infinity(function: str, x: ArrayLike, value: float) -> Array:
     array = as_array(function, x)
+    if dtypes.is_complex(array.dtype):
+        raise errors.DTypeError(
+            f"{function}: the infinity of a complex number {array.type} has no sign"
+        )
     if not dtypes.is_float(array.dtype):
         return full(array.shape, dtypes.bool_, False)
     return eq(array, value)

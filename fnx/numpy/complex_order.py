@@ -17,7 +17,7 @@ from fnx.ops import parts
 from fnx.ops.arithmetic import eq, select
 from fnx.ops.elementwise import ge, gt, le, lt, ne, round
 from fnx.ops.reduce import argmax, reduce_max, reduce_min, reduce_or
-from fnx.ops.shape import broadcast_in_dim, permute, reshape
+from fnx.ops.shape import broadcast_in_dim, full, permute, reshape
 from fnx.ops.sort import take_along
 
 Test = Callable[[Any, Any], Array]
@@ -70,6 +70,9 @@ def _extreme(extreme: Any, x: Any, axes: tuple[int, ...]) -> Array:
     kept = tuple([axis for axis in range(x.ndim) if axis not in axes])
     shape = tuple([x.shape[axis] for axis in kept])
     count = math.prod([x.shape[axis] for axis in axes])
+    if not count:  # the neutral element, which `initial` replaces
+        worst = -math.inf if extreme is reduce_max else math.inf
+        return full(shape, x.dtype, complex(worst, worst))
     rows = reshape(permute(x, dims=(*kept, *axes)), shape=(*shape, count))
     place = _place(extreme, rows, len(kept), dtypes.int32)
     column = reshape(place, shape=(*shape, 1))

@@ -1,8 +1,8 @@
-"""Counts and places by value: nonzero, isin, bincount, interp, diff.
+"""Counts and places by value: nonzero, isin, bincount, diff.
 
 Functions whose result has a size that depends on the values (`nonzero`, `bincount`)
 need known values, or `size=...`. Receives arrays, gives arrays. Next on the walk:
-`unique.py`.
+`interpolation.py`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from fnx.api.promote import becomes_native, becomes_native_with_numbers
 from fnx.core.array import Array
 from fnx.numpy import on_numpy, ufuncs
 from fnx.numpy.choices import choose_where, truth
-from fnx.numpy.indexing import get
 from fnx.numpy.joining import concatenate
-from fnx.numpy.mathematics import remainder
 from fnx.numpy.operands import (
     ArrayLike,
     as_array,
@@ -33,12 +31,10 @@ from fnx.numpy.operands import (
 )
 from fnx.numpy.reductions import any, cumsum, sum
 from fnx.numpy.shaping import expand_dims, moveaxis, ravel, reshape
-from fnx.numpy.sorting import argsort, searchsorted
-from fnx.numpy.taking import take
+from fnx.numpy.sorting import searchsorted
 from fnx.ops import parts
-from fnx.ops.arithmetic import add, mul, select, sub
+from fnx.ops.arithmetic import mul, select, sub
 from fnx.ops.elementwise import div, lt
-from fnx.ops.elementwise import max as larger
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import POINTS, points
 from fnx.ops.pieces import part_of
@@ -204,7 +200,7 @@ def bincount(
     """How often each of 0, 1, 2, … occurs, or the sum of the weights where it does.
 
     Without `length` the values must be known; numbers out of range are left out.
-    Booleans count as 0 and 1.
+    Booleans, as values or as weights, count as 0 and 1.
 
     >>> bincount(np.array([0, 2, 2])).tolist()
     [1, 0, 2]
@@ -221,80 +217,14 @@ def bincount(
         length = max(minlength, int(known.max()) + 1 if known.size else 0)
     ones = full(values.shape, dtypes.default_int(), 1)
     amounts = ones if weights is None else as_array("bincount", weights, 1)
+    if dtypes.is_bool(amounts.dtype):
+        amounts = cast(amounts, dtypes.default_int())
     start = full((length,), amounts.dtype, 0)
     if values.dtype.itemsize < 4:  # which may not hold the length
         values = cast(values, dtypes.default_int())
     places = select(lt(values, 0), length, values)
     column = reshape(places, (values.size, 1))
     return scatter_add(start, column, amounts, dims=POINTS, mode="fill")
-
-
-@at_once(on_numpy.interp)
-def interp(
-    x: ArrayLike,
-    xp: ArrayLike,
-    fp: ArrayLike,
-    left: ArrayLike | None = None,
-    right: ArrayLike | None = None,
-    period: ArrayLike | None = None,
-) -> Array:
-    """The values at x of the broken line through the points (xp, fp), xp ascending.
-
-    Outside it is constant (or `left` and `right`); with `period` it is periodic.
-
-    >>> interp(1.5, np.array([1.0, 2.0]), np.array([10.0, 20.0])).item()
-    15.0
-    """
-    at, places, values = _broken_line(x, xp, fp)
-    if period is not None:
-        at, places, values = _periodic(at, places, values, period)
-    n = places.size
-    above = larger(
-        smaller(searchsorted(places, at, side="right"), n - 1), min(1, n - 1)
-    )
-    below = larger(sub(above, 1), 0)
-    x0, x1 = points(places, below), points(places, above)
-    y0, y1 = points(values, below), points(values, above)
-    width = sub(x1, x0)
-    share = div(sub(at, x0), select(ufuncs.equal(width, 0), 1, width))
-    line = add(y0, mul(share, sub(y1, y0)))
-    line = select(ufuncs.equal(width, 0), y0, line)
-    if period is not None:
-        return line
-    first, last = get(places, 0), get(places, -1)
-    lowest = get(values, 0) if left is None else left
-    highest = get(values, -1) if right is None else right
-    line = choose_where(ufuncs.less(at, first), lowest, line)
-    return choose_where(ufuncs.greater(at, last), highest, line)
-
-
-def _broken_line(x: Any, xp: Any, fp: Any) -> tuple[Array, Array, Array]:
-    """The three arguments of `interp` in one floating-point dtype."""
-    values, dtype, _ = promoted("interp", (x, xp, fp), inexact=True)
-    at, places, heights = [typed("interp", v, dtype) for v in values]
-    if places.ndim != 1 or places.shape != heights.shape or not places.size:
-        raise errors.ShapeError(
-            f"interp: xp {places.type} and fp {heights.type} must be vectors of the "
-            "same size"
-        )
-    return at, places, heights
-
-
-def _periodic(x: Array, places: Array, values: Array, period: Any) -> tuple[Array, ...]:
-    """The arguments brought into one period, with a point added at either end."""
-    from_zero = remainder(x, period)
-    inside = remainder(places, period)
-    order = argsort(inside)
-    inside, values = take(inside, order, 0), take(values, order, 0)
-    last, first = (
-        part_of(inside, 0, inside.size - 1, inside.size),
-        part_of(inside, 0, 0, 1),
-    )
-    places = concatenate(
-        [ufuncs.subtract(last, period), inside, ufuncs.add(first, period)]
-    )
-    ends = part_of(values, 0, values.size - 1, values.size), part_of(values, 0, 0, 1)
-    return from_zero, places, concatenate([ends[0], values, ends[1]])
 
 
 @becomes_native

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fnx import errors
+from fnx import dtypes, errors
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
 from fnx.numpy.contractions import contract
@@ -23,7 +23,7 @@ from fnx.numpy.operands import (
     refuse,
     typed,
 )
-from fnx.numpy.reductions import sum
+from fnx.numpy.reductions import any, sum
 from fnx.numpy.shaping import transpose
 from fnx.ops.shape import reshape
 
@@ -133,7 +133,9 @@ def _simplified(term: Term, needed: set[str]) -> Term:
             letters += letter
     alone = tuple([i for i, letter in enumerate(letters) if letter not in needed])
     if alone:
-        x = sum(x, alone, promote_integers=False)
+        # A sum of booleans is whether one of them is true, as in all products here.
+        is_bool = dtypes.is_bool(x.dtype)
+        x = any(x, alone) if is_bool else sum(x, alone, promote_integers=False)
         letters = "".join([letter for letter in letters if letter in needed])
     return letters, x
 

@@ -163,7 +163,7 @@ def histogramdd(
 def _amounts(x: Array, weights: ArrayLike | None) -> Array:
     """What each point counts."""
     if weights is None:
-        return full(x.shape, 1.0, inexact_dtype(x.dtype))
+        return full(x.shape, 1.0, dtypes.real_dtype(inexact_dtype(x.dtype)))
     found = as_array("histogram", weights)
     if found.shape != x.shape:
         raise errors.ShapeError(

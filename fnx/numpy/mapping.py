@@ -21,7 +21,7 @@ from fnx.core.trace import Tracer
 from fnx.numpy import on_numpy
 from fnx.numpy.choices import choose_where, clip
 from fnx.numpy.counting import nonzero
-from fnx.numpy.creation import arange, asarray
+from fnx.numpy.creation import arange, asarray, zeros_like
 from fnx.numpy.grids import indices, tril_indices, triu_indices
 from fnx.numpy.mathematics import mod
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axis_index, cast, refuse
@@ -309,7 +309,7 @@ def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 @becomes_native
 @takes_keys(0)
 def resize(a: ArrayLike, new_shape: Any) -> Array:
-    """The elements repeated as often as a new shape needs.
+    """The elements repeated as often as a new shape needs; zeros where there are none.
 
     >>> resize(np.array([1, 2]), (3,)).tolist()
     [1, 2, 1]
@@ -318,7 +318,7 @@ def resize(a: ArrayLike, new_shape: Any) -> Array:
     shape = (new_shape,) if isinstance(new_shape, int) else tuple(new_shape)
     size = int(np.prod(shape))
     if not x.size:
-        raise errors.ShapeError("resize: there are no elements to repeat")
+        return zeros_like(x, shape=shape)
     places = from_numpy((np.arange(size) % x.size).astype(np.int32))
     return reshape(take(x, places, 0), shape)
 

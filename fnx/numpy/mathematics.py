@@ -53,8 +53,11 @@ abs = absolute
 
 @becomes_native
 def fabs(x: ArrayLike, /) -> Array:
-    """|x| in floating point."""
-    return absolute(_inexact("fabs", x))
+    """|x| in floating point, of real numbers."""
+    array = _inexact("fabs", x)
+    if dtypes.is_complex(array.dtype):
+        raise errors.DTypeError(f"fabs takes real numbers, got {array.type}; use abs")
+    return absolute(array)
 
 
 @becomes_native

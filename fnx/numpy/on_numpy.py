@@ -57,8 +57,10 @@ def bincount(
             return _int(np.bincount(x, None, minlength))
         except ValueError:
             pass  # negative ones are left out
-    elif weights is not None and not (plain(weights) and weights.shape == x.shape):
-        return NotImplemented
+    elif weights is not None:
+        usual = plain(weights) and weights.shape == x.shape
+        if not usual or weights.dtype.kind == "b":
+            return NotImplemented
     top = int(x.max()) + 1 if length is None and x.size else length or 0
     inside = (x >= 0) & (x < max(top, 0))
     places = x[inside].astype(np.intp)
@@ -92,7 +94,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> A
     if not _alike(x, bins) or bins.ndim != 1 or bins.size < 2 or method is not None:
         return NotImplemented
     side = "left" if right else "right"
-    if bins[0] <= bins[-1]:
+    if bins[0] <= bins[-1] or bins[-1] != bins[-1]:
         found = bins.searchsorted(x, side)
     else:
         found = bins.size - bins[::-1].searchsorted(x, side)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fnx import errors
+from fnx import dtypes, errors
 from fnx.api.at_once import at_once
 from fnx.api.loops import scan
 from fnx.api.promote import becomes_native
@@ -115,7 +115,9 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     kept = max(x.size - m, 0)
     powers = arange(x.size - 1, x.size - 1 - kept, -1)
     falling = ufuncs.subtract(expand_dims(powers, 1), arange(m))
-    return ufuncs.multiply(get(x, slice(kept)), prod(cast(falling, x.dtype), 1))
+    if not dtypes.is_bool(x.dtype):  # which are numbers here
+        falling = cast(falling, x.dtype)
+    return ufuncs.multiply(get(x, slice(kept)), prod(falling, 1))
 
 
 @becomes_native

@@ -91,7 +91,7 @@ def percentile(
     weights: ArrayLike | None = None,
 ) -> Array:
     """As `quantile`, with q in [0, 100]."""
-    share = _hundredth(q)
+    share = _hundredth("percentile", q)
     return quantile(
         a, share, axis, out, overwrite_input, method, keepdims, weights=weights
     )
@@ -110,15 +110,17 @@ def nanpercentile(
     weights: ArrayLike | None = None,
 ) -> Array:
     """As `nanquantile`, with q in [0, 100]."""
-    share = _hundredth(q)
+    share = _hundredth("nanpercentile", q)
     return nanquantile(
         a, share, axis, out, overwrite_input, method, keepdims, weights=weights
     )
 
 
-def _hundredth(q: ArrayLike) -> Any:
+def _hundredth(name: str, q: ArrayLike) -> Any:
     # A scalar stays one, so that it is rounded to the dtype of the elements.
-    return q / 100 if isinstance(q, int | float) else ufuncs.divide(q, 100)
+    if isinstance(q, int | float):
+        return q / 100
+    return ufuncs.divide(as_array(name, q, 1), 100)
 
 
 @becomes_native

@@ -38,7 +38,7 @@ from fnx.ops import cumulative, reduce
 from fnx.ops.arithmetic import mul, select, sub
 from fnx.ops.elementwise import div, gt
 from fnx.ops.pieces import padded_along
-from fnx.ops.shape import full, reshape
+from fnx.ops.shape import full, permute, reshape
 
 Axis = int | tuple[int, ...] | None
 
@@ -187,7 +187,8 @@ def _extremum(
     found = _reduced(name, op, x, axis, keepdims, where, neutral)
     if initial is None:
         return found
-    return (ufuncs.maximum if largest else ufuncs.minimum)(found, initial)
+    beside = typed(name, initial, x.dtype)
+    return (ufuncs.maximum if largest else ufuncs.minimum)(found, beside)
 
 
 def _check_not_empty(name: str, x: Array, axis: Axis, where: Any) -> None:
@@ -395,7 +396,7 @@ def average(
 ) -> Any:
     """The weighted mean over axes, and the sum of the weights if `returned`.
 
-    Weights have the shape of the array, or one axis, along `axis`.
+    Weights have the shape of the array, or the axes that `axis` names, in its order.
 
     >>> average(np.array([1.0, 3.0]), weights=np.array([3.0, 1.0])).item()
     1.5
@@ -411,13 +412,14 @@ def average(
         return (value, total) if returned else value
     w = as_array("average", weights, 2)
     if w.shape != x.shape:
-        if not isinstance(axis, int) or w.ndim != 1:
+        axes = () if axis is None else axes_tuple("average", axis, x.ndim)
+        if not axes or w.shape != tuple([x.shape[i] for i in axes]):
             raise errors.ShapeError(
-                f"average: weights {w.type} must have the shape of {x.type}, or one "
-                "axis, with axis=... an integer"
+                f"average: weights {w.type} must have the shape of {x.type}, or the "
+                "sizes of the axes in axis=..."
             )
-        place = axis_index("average", axis, x.ndim)
-        sizes = tuple([w.size if i == place else 1 for i in range(x.ndim)])
+        w = permute(w, dims=tuple(sorted(range(w.ndim), key=axes.__getitem__)))
+        sizes = tuple([n if i in axes else 1 for i, n in enumerate(x.shape)])
         w = broadcast(reshape(w, shape=sizes), x.shape)
     total = sum(w, axis, keepdims=keepdims)
     product = sum(ufuncs.multiply(x, w), axis, keepdims=keepdims)

@@ -17,7 +17,7 @@ import numpy as np
 from fnx import dtypes, errors
 from fnx.core.array import Array
 from fnx.numpy.creation import asarray
-from fnx.numpy.operands import DTypeLike, cast, pair, read
+from fnx.numpy.operands import DTypeLike, axes_tuple, cast, pair, read
 
 
 class ScalarType:
@@ -271,10 +271,14 @@ def shape(a: Any) -> tuple[int, ...]:
     return value.shape if isinstance(value, Array) else ()
 
 
-def size(a: Any, axis: int | None = None) -> int:
-    """The number of elements, or the size of one axis."""
+def size(a: Any, axis: int | tuple[int, ...] | None = None) -> int:
+    """The number of elements, or the size of an axis, or of several together.
+
+    >>> size(np.zeros((2, 3, 4)), (0, -1))
+    8
+    """
     sizes = shape(a)
-    return math.prod(sizes) if axis is None else sizes[axis]
+    return math.prod([sizes[i] for i in axes_tuple("size", axis, len(sizes))])
 
 
 def isscalar(element: Any) -> bool:

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fnx import errors
+from fnx import dtypes, errors
 from fnx.api.key_arrays import takes_keys
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
+from fnx.core.trace import Tracer
+from fnx.numpy import ufuncs
+from fnx.numpy.mathematics import remainder
 from fnx.numpy.operands import (
     ArrayLike,
     Shape,
@@ -24,12 +27,14 @@ from fnx.numpy.operands import (
     axes_tuple,
     axis_index,
     broadcast,
+    cast,
     common_shape,
     shape_tuple,
 )
 from fnx.ops import shape as ops
+from fnx.ops.index import dynamic_slice
 from fnx.ops.pieces import concatenate, part_of
-from fnx.ops.shape import permute, reverse
+from fnx.ops.shape import full, permute, reverse
 
 Axes = int | Sequence[int]
 
@@ -357,7 +362,9 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     """The elements moved along axes; those pushed out come in at the other end.
 
-    Without an axis the array is rolled as if it had one. The shift may be traced.
+    Shifts and axes are numbers or several of them, which are broadcast; an axis that is
+    named twice moves twice. Without an axis the array is rolled as if it had one. The
+    shift may be an array, also a traced one.
 
     >>> roll(np.arange(4, dtype="int32"), 1)
     Array([3, 0, 1, 2], dtype=int32)
@@ -365,21 +372,41 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
     x = as_array("roll", a)
     if axis is None:
         return reshape(roll(ravel(x), shift, 0), x.shape)
-    axes = axes_tuple("roll", axis, x.ndim)
-    shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
-    if len(shifts) != len(axes):
-        raise errors.ShapeError(f"roll: {len(shifts)} shifts for {len(axes)} axes")
-    for amount, place in zip(shifts, axes, strict=True):
-        x = _rolled(x, amount, place)
+    axes = list(axis) if isinstance(axis, Sequence) else [axis]
+    shifts = _shifts(shift)
+    count = max(len(axes), len(shifts))
+    for name, given in (("shift", shifts), ("axis", axes)):
+        if len(given) not in (1, count):
+            raise errors.ShapeError(
+                f"roll: {name} has {len(given)} entries, where there are {count}"
+            )
+    for amount, place in zip(
+        shifts * (count // len(shifts)), axes * (count // len(axes)), strict=True
+    ):
+        x = _rolled(x, amount, axis_index("roll", place, x.ndim))
     return x
+
+
+def _shifts(shift: Any) -> list[Any]:
+    """The numbers in a shift: known ones as they are, traced ones as scalars."""
+    if isinstance(shift, tuple | list):
+        return [one for part in shift for one in _shifts(part)]
+    if not isinstance(shift, Tracer):
+        return [int(one) for one in np.asarray(shift).reshape(-1)]
+    return [reshape(part_of(ravel(shift), 0, i, i + 1), ()) for i in range(shift.size)]
 
 
 def _rolled(x: Array, shift: Any, axis: int) -> Array:
     n = x.shape[axis]
     if not n:
         return x
-    # A shift that is known is two slices; a traced one a slice of the doubled array.
-    cut = -int(shift) % n
+    if isinstance(shift, Tracer):  # a slice of the array behind itself
+        back = ufuncs.negative(cast(shift, dtypes.int32))
+        begin = remainder(back, n)
+        zero = full((), begin.dtype, 0)
+        starts = [begin if i == axis else zero for i in range(x.ndim)]
+        return dynamic_slice(concatenate(x, x, axis=axis), *starts, sizes=x.shape)
+    cut = -shift % n
     if cut == 0:
         return x
     return concatenate(part_of(x, axis, cut, n), part_of(x, axis, 0, cut), axis=axis)

@@ -36,7 +36,7 @@ from fnx.numpy.taking import take
 from fnx.ops import parts
 from fnx.ops import sort as sorts
 from fnx.ops.arithmetic import add, select
-from fnx.ops.elementwise import div, ge, lt
+from fnx.ops.elementwise import div, lt
 from fnx.ops.elementwise import min as smaller
 from fnx.ops.gather import points
 from fnx.ops.pieces import part_of
@@ -208,20 +208,21 @@ def digitize(
 ) -> Array:
     """The number of the bin that each value lies in; bins ascend or descend.
 
-    Bins hold their left edge, or their right one with `right`. `method` is that of
-    `searchsorted`.
+    Bins hold their left edge, or their right one with `right`; NaN is above all others.
+    `method` is that of `searchsorted`.
     """
     how = method or "scan"
     edges = as_array("digitize", bins, 1)
+    if edges.ndim != 1:
+        raise errors.ShapeError(f"digitize: bins must be a vector, got {edges.type}")
     side = "left" if right else "right"
     if edges.size < 2:
         return searchsorted(edges, x, side, method=how)
     up = searchsorted(edges, x, side, method=how)
     down = searchsorted(flip(edges), x, side, method=how)
     first, last = part_of(edges, 0, 0, 1), part_of(edges, 0, edges.size - 1, edges.size)
-    return choose_where(
-        reshape(ge(last, first), ()), up, ufuncs.subtract(edges.size, down)
-    )
+    ascending = reshape(_after(last, first), ())
+    return choose_where(ascending, up, ufuncs.subtract(edges.size, down))
 
 
 @at_once(on_numpy.sort_complex)

@@ -30,6 +30,7 @@ from fnx.numpy.operands import (
     broadcast,
     cast,
     inexact_dtype,
+    promoted,
     typed,
 )
 from fnx.numpy.shaping import atleast_2d, expand_dims, flip, reshape, transpose
@@ -140,7 +141,8 @@ def trapezoid(
     >>> trapezoid(np.array([1.0, 2.0, 3.0])).item()
     4.0
     """
-    values = as_array("trapezoid", y)
+    given, dtype, _ = promoted("trapezoid", (y, y if x is None else x), inexact=True)
+    values, places = [typed("trapezoid", v, dtype) for v in given]
     place = axis_index("trapezoid", axis, values.ndim)
     n = values.shape[place]
     pair = (
@@ -151,7 +153,7 @@ def trapezoid(
     if x is None:
         widths: Any = dx
     else:
-        widths = diff(x)
+        widths = diff(places)
         if widths.ndim == 1:
             sizes = [n - 1 if i == place else 1 for i in range(values.ndim)]
             widths = reshape(widths, sizes)

@@ -33,7 +33,7 @@ from fnx.numpy.operands import (
     typed,
 )
 from fnx.numpy.reductions import cumsum, sum
-from fnx.numpy.shaping import broadcast_shapes, ravel, reshape
+from fnx.numpy.shaping import broadcast_shapes, moveaxis, ravel, reshape
 from fnx.ops.arithmetic import add, mul, select
 from fnx.ops.elementwise import div, ge, lt, rem
 from fnx.ops.elementwise import max as larger
@@ -254,9 +254,15 @@ def delete(
     n = x.shape[place]
     if assume_unique_indices and isinstance(obj, Tracer):
         return take(x, _others(ravel(obj), n), place, mode="clip")
-    chosen = obj if isinstance(obj, slice) else np.asarray(obj)
+    chosen = obj if isinstance(obj, slice) else _known_places(obj)
     kept = np.delete(np.arange(n, dtype=np.int32), chosen)
     return take(x, from_numpy(kept), place, mode="promise_in_bounds")
+
+
+def _known_places(places: Any) -> np.ndarray[Any, Any]:
+    """Places as NumPy's integers or booleans; an empty list is that of integers."""
+    found = np.asarray(places)
+    return found if found.size else found.astype(np.int32)
 
 
 def _others(places: Array, n: int) -> Array:
@@ -287,12 +293,19 @@ def insert(
     place = axis_index("insert", axis, x.ndim)
     n = x.shape[place]
     update = typed("insert", values, x.dtype, position=2)
-    chosen = np.arange(n)[obj] if isinstance(obj, slice) else np.asarray(obj)
-    if chosen.ndim == 0 and update.ndim == x.ndim:
+    chosen = np.arange(n)[obj] if isinstance(obj, slice) else _known_places(obj)
+    count = chosen.size
+    if chosen.ndim == 0:  # the values' first axis is the one that they are put along
+        shape = (1,) * (x.ndim - update.ndim) + update.shape
+        update = moveaxis(reshape(update, shape), 0, place)
         count = update.shape[place]
-    else:
-        count = chosen.size
     shape = (*x.shape[:place], count, *x.shape[place + 1 :])
+    sizes = zip(update.shape[::-1], shape[::-1], strict=False)
+    if update.ndim > x.ndim or builtins.any(a not in (1, b) for a, b in sizes):
+        raise errors.ShapeError(
+            f"insert: values {update.type} do not fit into {shape}, what is put along "
+            f"axis {place} of {x.type}"
+        )
     update = broadcast(update, shape)
     # The order in which NumPy puts places of old (0..n-1) and new elements (n..).
     new = np.arange(n, n + count)
