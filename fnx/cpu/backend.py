@@ -22,7 +22,6 @@ from fnx.config import config
 from fnx.cpu import jit
 from fnx.cpu.driver import Hosted, print_plan
 from fnx.cpu.effort import rounds
-from fnx.cpu.emit import RUN
 from fnx.cpu.entry import layout, memory
 from fnx.cpu.entry.table import ArenaCell, Runnable, Table, make_table
 from fnx.cpu.fft import PREFIX, address
@@ -34,6 +33,7 @@ from fnx.cpu.library import (
     blas_threads_address,
 )
 from fnx.cpu.llvm import SIZES
+from fnx.cpu.pool import RUNS
 from fnx.cpu.products import OWN
 from fnx.cpu.python import CALL, LISTEN, SERVE
 from fnx.cpu.threads import cpus, num_threads
@@ -162,8 +162,8 @@ class _NativePlan:
             return id(listen)
         if symbol.startswith("Py"):
             return layout.python_address(symbol)
-        if symbol == RUN:
-            return run_address()
+        if symbol in RUNS:
+            return run_address(symbol)
         if symbol in (BLAS_BEGIN, BLAS_END):
             return blas_threads_address(symbol)
         if symbol in OWN:

@@ -16,10 +16,10 @@ from typing import Any
 
 from fnx.cpu import fft
 from fnx.cpu.apart import Stretch, stretch
-from fnx.cpu.emit import RUN, Module, call_text
+from fnx.cpu.emit import Module, call_text
 from fnx.cpu.flow import BASE, is_tight, looks, loop_places, print_flow
 from fnx.cpu.function import Behind, Function, Hosted, loaded
-from fnx.cpu.grain import shares
+from fnx.cpu.grain import Share, shares
 from fnx.cpu.lapack_table import (
     DECLARATIONS,
     chunk,
@@ -29,7 +29,8 @@ from fnx.cpu.lapack_table import (
 )
 from fnx.cpu.library import has_set_threads
 from fnx.cpu.llvm import Numbers
-from fnx.cpu.products import is_own, product_text, rounds_and_chunk, routine
+from fnx.cpu.pool import RUN
+from fnx.cpu.products import is_own, product_text, routine, shared_pieces
 from fnx.cpu.python import define, has_clock
 from fnx.cpu.workers import has_pool
 from fnx.kernel.ir import Kernel
@@ -49,14 +50,14 @@ from fnx.runtime.plan import (
     all_steps,
     held_plans,
 )
-from fnx.sizes import Size, surely_at_most
+from fnx.sizes import surely_at_most
 
 
 @record
 class Printed:
     """The module of a plan, what it must be linked with, and its callbacks.
 
-    Symbols are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUN`, functions
+    Symbols are BLAS routines, `BLAS_BEGIN` and `BLAS_END`, the pool's `RUNS`, functions
     of Python's, and `SERVE`: the text holds no address, so that its machine code serves
     other processes too.
     """
@@ -266,8 +267,7 @@ class Driver:
         """The function of a kernel, which threads share where that pays."""
         alone = self.function.in_part or not has_pool()
         shared = {} if alone else shares(kernel)
-        if shared:
-            self.function.symbols.add(RUN)
+        self.function.symbols.update(share.run for share in shared.values())
         return self.function.module.add(kernel, shared, not self.function.in_loop)
 
     def pointer(self, place: Place) -> str:
@@ -302,26 +302,20 @@ class Driver:
         operands = function.operands
         for number, place in enumerate((step.out, step.x, step.y)):
             function.put(operands, number, self.pointer(place))
-        name, (rounds, chunk) = self.product(step), rounds_and_chunk(step.product)
-        self.rounds(name, operands, rounds, chunk, _calls_blas(step))
+        name, share = self.product(step), shared_pieces(step)
+        self.rounds(name, operands, share, _calls_blas(step))
 
-    def rounds(
-        self,
-        name: str,
-        context: str,
-        count: int | Size,
-        chunk: int | Size,
-        blas: bool,
-    ) -> None:
-        """Calls a function for so many rounds; threads take a chunk of them each.
+    def rounds(self, name: str, context: str, share: Share, blas: bool) -> None:
+        """Calls a function for some rounds; threads take a chunk of them each.
 
         If it calls `blas`, that must be one which can be told to use one thread.
         """
-        some, few = self.function.size(count), surely_at_most(count, chunk)
+        some = self.function.size(share.rounds)
+        few = surely_at_most(share.rounds, share.chunk)
         if not few and not self.function.in_part and _has_threads(blas):
-            self.function.external(RUN, "void", "ptr, ptr, i64, i64")
-            ends = f"i64 {some}, i64 {self.function.size(chunk)}"
-            call = f"@{RUN}(ptr @{name}, ptr {context}, {ends})"
+            run = self.function.external(share.run, "void", "ptr, ptr, i64, i64")
+            ends = f"i64 {some}, i64 {self.function.size(share.chunk)}"
+            call = f"{run}(ptr @{name}, ptr {context}, {ends})"
         else:
             call = f"@{name}(ptr {context}, i64 0, i64 {some})"
         self.function.lines.append(f"call void {call}")
@@ -336,7 +330,7 @@ class Driver:
         for number, pointer in enumerate(operands):
             function.put(context, number, pointer)
         name = self.routine(step)
-        self.rounds(name, context, matrices(step), chunk(step), True)
+        self.rounds(name, context, Share(matrices(step), chunk(step)), True)
 
     def fourier(self, step: HostStep) -> None:
         """The calls of a Fourier transform, which threads share."""
@@ -354,7 +348,7 @@ class Driver:
                 else:
                     function.put_number(context, place, number)
             name = function.external(call.function, "void", "ptr, i64, i64")
-            self.rounds(name[1:], context, call.rounds, call.chunk, False)
+            self.rounds(name[1:], context, call.share, False)
 
     def table(self, table: fft.Table) -> str:
         """A place in a table of roots that the module is linked with."""

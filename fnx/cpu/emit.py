@@ -43,7 +43,6 @@ from fnx.kernel.ir import (
 )
 from fnx.sizes import Size, surely_below
 
-RUN = "fnx_run"
 """The symbol of the thread pool's function, which kernels with `shares` call."""
 
 UNROLLED = 64
@@ -174,8 +173,9 @@ class _Printer(Positions):
         self.part(loop, name)
         ends = f"i64 {self.size(share.rounds)}, i64 {self.size(share.chunk)}"
         args = f"ptr @{name}, ptr {context}, {ends}"
-        self.module.declare(RUN, f"declare void @{RUN}(ptr, ptr, i64, i64)")
-        self.write(f"call void @{RUN}({args})")
+        run = share.run
+        self.module.declare(run, f"declare void @{run}(ptr, ptr, i64, i64)")
+        self.write(f"call void @{run}({args})")
         if loop.folds:
             self.loop(Loop(loop.index, (), loop.folds))
 

@@ -67,12 +67,11 @@ PIECE = 2**12
 
 @record
 class Call:
-    """A call of a function for so many rounds, of which a thread takes a chunk."""
+    """A call of a function for some rounds, of which a thread takes a chunk."""
 
     function: str
     numbers: tuple[Number, ...]
-    rounds: Count
-    chunk: Count
+    share: grain.Share
 
 
 @record
@@ -447,8 +446,8 @@ class _Transforms:
             share = grain.cut_any(rounds, 1, each * usual(rounds))
         else:
             share = grain.cut(rounds, 1, each * rounds)
-        chunk = rounds if share is None else share.chunk
-        self.calls.append(Call(f"{PREFIX}{name}_{self.dtype}", numbers, rounds, chunk))
+        share = share or grain.Share(rounds, rounds)
+        self.calls.append(Call(f"{PREFIX}{name}_{self.dtype}", numbers, share))
 
 
 # ---------------------------------------------------------------- this process

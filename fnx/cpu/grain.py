@@ -9,6 +9,7 @@ combines the values of the rounds in their order. Next on the walk: `emit.py`.
 
 from __future__ import annotations
 
+from fnx.cpu.pool import RUN, RUN_SHORT
 from fnx.kernel.ir import Kernel, Loop, Stmt, loops, parallel_loops
 from fnx.kernel.vectorize import scheduled_cost
 from fnx.records import record
@@ -18,13 +19,18 @@ NANOSECONDS = 0.25
 """About what one unit of the schedule's costs takes: an instruction with its share of
 waiting for memory."""
 
-LEAST = 20_000
-"""The nanoseconds of work that are shared at least. A worker that is awake is there in
-two microseconds, as in a loop whose steps are shared; one that is parked takes ten, and
-forty on a virtual machine, when the caller has done all."""
+LEAST = 8_000
+"""The nanoseconds of work that are shared at least: a worker that is awake is there in
+less than one microsecond, as in a loop whose steps are shared."""
+
+SHORT = 50_000
+"""The nanoseconds of work for which no worker is woken, unless it comes again and
+again: one that is parked takes ten microseconds, and forty on a virtual machine, and
+waking it takes the caller ten."""
 
 CHUNK = 10_000
-"""The nanoseconds that a chunk takes at least: many times what taking one costs."""
+"""The nanoseconds that a chunk takes at least, if there are more than two: many times
+what taking one costs, and more of what a thread reads is in its cache from before."""
 
 MOST_CHUNKS = 256
 """More chunks than processors, so that all of them are busy to the end."""
@@ -35,10 +41,11 @@ MOST_PARTIALS = 16_384
 
 @record
 class Share:
-    """A loop of so many rounds, to be run in chunks of so many."""
+    """A loop of so many rounds, to be run in chunks of so many; by which function."""
 
     rounds: int | Size
     chunk: int | Size
+    run: str = RUN
 
 
 def shares(kernel: Kernel) -> dict[Loop, Share]:
@@ -67,16 +74,17 @@ def cut(rounds: int, width: int, nanoseconds: float) -> Share | None:
     """The chunks of a loop, in whole vectors; None where it has work for one only.
 
     >>> cut(1_000_000, 8, 300_000.0)
-    Share(rounds=1000000, chunk=33336)
-    >>> cut(1000, 8, 9_000.0) is None
+    Share(rounds=1000000, chunk=33336, run='fnx_run')
+    >>> cut(1000, 8, 5_000.0) is None
     True
     """
     if nanoseconds < LEAST:
         return None
-    pieces = min(int(nanoseconds / CHUNK), MOST_CHUNKS)
+    pieces = min(max(int(nanoseconds / CHUNK), 2), MOST_CHUNKS)
     vectors = -(-rounds // width)
     chunk = -(-vectors // pieces) * width
-    return Share(rounds, chunk) if chunk < rounds else None
+    run = RUN_SHORT if nanoseconds < SHORT else RUN
+    return Share(rounds, chunk, run) if chunk < rounds else None
 
 
 def _if_long(share: Share, inner: Size, nanoseconds: float) -> Share:
@@ -86,7 +94,8 @@ def _if_long(share: Share, inner: Size, nanoseconds: float) -> Share:
     """
     enough = max(int(LEAST * usual(inner) / nanoseconds), 1)
     rounds, chunk = share.rounds, share.chunk
-    return Share(rounds, rounds - lesser(inner // enough, 1) * (rounds - chunk))
+    chunk = rounds - lesser(inner // enough, 1) * (rounds - chunk)
+    return Share(rounds, chunk)
 
 
 def cut_any(rounds: Size, width: int, nanoseconds: float) -> Share:

@@ -2,8 +2,14 @@
 
 `@fnx_run(ptr part, ptr context, i64 rounds, i64 chunk)` has `part(context, begin, end)`
 run for every chunk of the rounds and returns when all are done. The caller works too;
-workers that are awake help it, each taking the next chunk from a counter. They run
-native code only and know nothing of Python, so they need no lock of the interpreter.
+workers that are awake help it. It takes chunks from the first one on, they from the
+last one back: so a thread mostly reads what it has written itself a step before, which
+is in its cache, and not in another one's. Workers run native code only and know nothing
+of Python, so they need no lock of the interpreter.
+
+`@fnx_run_short` is for work that would be done by the time a parked worker is there:
+workers that are awake help, and parked ones are woken only if such a call was made just
+before. They stay awake then, as long as the calls follow each other.
 
 Why LLVM IR: it is the one language that fnx can compile on a user's machine. Why POSIX
 threads: the same functions are in every Linux and macOS process. `threads.py`, next on
@@ -22,12 +28,20 @@ is keeping it busy for ever.
 from __future__ import annotations
 
 import platform
+import time
 
 from fnx.cpu.threads import MOST_THREADS
 
-SPINS = 1000
-"""How often a worker looks for another job before it parks: some ten microseconds, as
-long as the steps of a loop that it does not share."""
+RUN, RUN_SHORT = RUNS = "fnx_run", "fnx_run_short"
+"""What runs a part, with threads and with those that are awake."""
+
+SPINS = 2000
+"""How often a worker looks for another job before it parks: some fifty microseconds,
+which waking it costs: steps of a loop that it does not share, or a call of Python."""
+
+SOON = 50_000
+"""Nanoseconds between short calls for which workers are woken at the second one: they
+stay awake so long."""
 
 PATIENCE = 2000
 """How often a caller looks whether the others are done before it parks: longer than any
@@ -45,12 +59,14 @@ _PAUSES = {
 def pool_text(set_mask: int) -> str:
     """The module; `set_mask` is the platform's `SIG_SETMASK`.
 
-    Exports `fnx_run`, `fnx_stop` and `fnx_forget`, and the number `fnx_threads`.
+    Exports `fnx_run`, `fnx_run_short`, `fnx_stop`, `fnx_forget`, and the number
+    `fnx_threads`.
     """
     pause = _PAUSES.get(platform.machine().lower())
     text = _TEXT.replace("SPINS", str(SPINS)).replace("SET_MASK", str(set_mask))
     text = text.replace("SLOTS", str(MOST_THREADS))
-    text = text.replace("PATIENCE", str(PATIENCE))
+    text = text.replace("PATIENCE", str(PATIENCE)).replace("SOON", str(SOON))
+    text = text.replace("CLOCK", str(getattr(time, "CLOCK_MONOTONIC", 0)))
     if pause is None:
         return text.replace("PAUSE", "; nothing to tell this processor")
     declaration = f"declare void @{pause.replace('i32 1', 'i32')}\n"
@@ -69,11 +85,12 @@ _TEXT = """
 @ending = internal global i32 0, align 4               ; whether workers shall end
 @busy = internal global i32 0, align 64                ; whether a caller has the pool
 @job = internal global i64 0, align 64
-@next = internal global i64 0, align 64                ; the first round not taken
+@taken = internal global i64 0, align 64               ; chunks, first and last ones
 @part = internal global ptr null, align 64
 @context = internal global ptr null, align 8
 @rounds = internal global i64 0, align 8
 @chunk = internal global i64 0, align 8
+@missed = internal global i64 0, align 8               ; when a short call ended alone
 @every_signal = internal constant <16 x i64> splat (i64 -1)
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
@@ -86,21 +103,33 @@ declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @sched_yield()
+declare i32 @clock_gettime(i32, ptr)
 declare i64 @llvm.umin.i64(i64, i64)
 
-; Takes chunks until there are none.
-define internal void @take_chunks() {
+; Takes chunks until there are none: from the first on or, if that is what 2**32 is
+; added for, from the last one back.
+define internal void @take_chunks(i64 %one) {
 entry:
   %part = load ptr, ptr @part
   %context = load ptr, ptr @context
   %rounds = load i64, ptr @rounds
   %chunk = load i64, ptr @chunk
+  %more = add i64 %rounds, %chunk
+  %most = sub i64 %more, 1
+  %chunks = udiv i64 %most, %chunk
+  %first = icmp eq i64 %one, 1
   br label %take
 take:
-  %begin = atomicrmw add ptr @next, i64 %chunk monotonic
-  %some = icmp ult i64 %begin, %rounds
+  %taken = atomicrmw add ptr @taken, i64 %one monotonic
+  %before = and i64 %taken, 4294967295
+  %behind = lshr i64 %taken, 32
+  %left = sub i64 %chunks, %behind
+  %some = icmp slt i64 %before, %left
   br i1 %some, label %run, label %none
 run:
+  %last = sub i64 %left, 1
+  %number = select i1 %first, i64 %before, i64 %last
+  %begin = mul i64 %number, %chunk
   %after = add i64 %begin, %chunk
   %end = call i64 @llvm.umin.i64(i64 %after, i64 %rounds)
   call void %part(ptr %context, i64 %begin, i64 %end)
@@ -209,7 +238,7 @@ join:
   %joined = extractvalue { i64, i1 } %swap, 1
   br i1 %joined, label %work, label %look
 work:
-  call void @take_chunks()
+  call void @take_chunks(i64 4294967296)
   br label %close
 close:
   %was = atomicrmw sub ptr @job, i64 1 seq_cst
@@ -287,8 +316,66 @@ enough:
   ret void
 }
 
+; Whether at least so many workers are awake.
+define internal i1 @are_awake(i64 %least) {
+entry:
+  %started = load i32, ptr @started
+  br label %look
+look:
+  %n = phi i32 [ 0, %entry ], [ %following, %count ]
+  %awake = phi i64 [ 0, %entry ], [ %more, %count ]
+  %enough = icmp uge i64 %awake, %least
+  %any = icmp ult i32 %n, %started
+  %stop = xor i1 %any, true
+  %done = or i1 %enough, %stop
+  br i1 %done, label %leave, label %count
+count:
+  %slot = getelementptr [SLOTS x %slot], ptr @slots, i32 0, i32 %n
+  %parked = load atomic i32, ptr %slot seq_cst, align 4
+  %is = icmp eq i32 %parked, 0
+  %one = zext i1 %is to i64
+  %more = add i64 %awake, %one
+  %following = add i32 %n, 1
+  br label %look
+leave:
+  ret i1 %enough
+}
+
+; The time in nanoseconds.
+define internal i64 @now() {
+  %time = alloca [2 x i64]
+  call i32 @clock_gettime(i32 CLOCK, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest.at = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %rest.at
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  ret i64 %now
+}
+
+; Whether a short call that had too little help has just ended.
+define internal i1 @missed_again() {
+  %now = call i64 @now()
+  %before = load i64, ptr @missed
+  %since = sub i64 %now, %before
+  %soon = icmp ult i64 %since, SOON
+  ret i1 %soon
+}
+
 ; Runs every round of a part.
 define void @fnx_run(ptr %part, ptr %context, i64 %rounds, i64 %chunk) {
+  call void @run(ptr %part, ptr %context, i64 %rounds, i64 %chunk, i1 false)
+  ret void
+}
+
+; The same, of work that parked workers would come too late for.
+define void @fnx_run_short(ptr %part, ptr %context, i64 %rounds, i64 %chunk) {
+  call void @run(ptr %part, ptr %context, i64 %rounds, i64 %chunk, i1 true)
+  ret void
+}
+
+define internal void @run(
+    ptr %part, ptr %context, i64 %rounds, i64 %chunk, i1 %short) {
 entry:
   %threads = load atomic i32, ptr @fnx_threads monotonic, align 4
   %several = icmp ugt i32 %threads, 1
@@ -303,24 +390,35 @@ alone:
   call void %part(ptr %context, i64 0, i64 %rounds)
   ret void
 open:
-  call void @start(i32 %threads)
   store ptr %part, ptr @part
   store ptr %context, ptr @context
   store i64 %rounds, ptr @rounds
   store i64 %chunk, ptr @chunk
-  store i64 0, ptr @next
+  store i64 0, ptr @taken
   %opened = atomicrmw add ptr @job, i64 4294967296 seq_cst
   %last = sub i64 %rounds, 1
   %others = udiv i64 %last, %chunk
   %most = sub i32 %threads, 1
   %wide = zext i32 %most to i64
   %helpers = call i64 @llvm.umin.i64(i64 %others, i64 %wide)
+  br i1 %short, label %look, label %wake
+look:
+  %awake = call i1 @are_awake(i64 %helpers)
+  br i1 %awake, label %work, label %miss
+miss:
+  %again = call i1 @missed_again()
+  br i1 %again, label %wake, label %work
+wake:
+  call void @start(i32 %threads)
   call void @wake_workers(i64 %helpers)
-  call void @take_chunks()
+  br label %work
+work:
+  %missed = phi i1 [ false, %look ], [ true, %miss ], [ %short, %wake ]
+  call void @take_chunks(i64 1)
   %closed = atomicrmw add ptr @job, i64 4294967296 seq_cst
   br label %wait
 wait:
-  %spins = phi i32 [ PATIENCE, %open ], [ %fewer, %spin ], [ PATIENCE, %sleep ]
+  %spins = phi i32 [ PATIENCE, %work ], [ %fewer, %spin ], [ PATIENCE, %sleep ]
   %is_done = call i1 @is_done()
   br i1 %is_done, label %done, label %patience
 patience:
@@ -334,6 +432,12 @@ sleep:
   call void @park(ptr @caller, ptr @is_done)
   br label %wait
 done:
+  br i1 %missed, label %note, label %leave
+note:
+  %now = call i64 @now()
+  store i64 %now, ptr @missed
+  br label %leave
+leave:
   store atomic i32 0, ptr @busy seq_cst, align 4
   ret void
 }

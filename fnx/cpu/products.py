@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from fnx.cpu.gemm import tile
+from fnx.cpu.grain import Share
 from fnx.cpu.llvm import Numbers
+from fnx.cpu.pool import RUN, RUN_SHORT
 from fnx.cpu.threads import cpus
 from fnx.records import record
-from fnx.runtime.plan import MatmulStep, Matrices, Product
+from fnx.runtime.plan import MatmulStep, Matrices
 from fnx.sizes import Size, lesser, surely_at_most, usual
 
 Operand = Callable[[int | Size], str]
@@ -47,6 +49,10 @@ _GEMM = {
     ),
 }
 
+
+SHORT = 2**23
+"""Multiply-adds, times the bytes of an element, of products that are over before a
+parked worker is there: some forty microseconds."""
 
 SMALL = 2**28
 """Multiply-adds, times the bytes of an element, of a product of which BLAS's packing
@@ -138,13 +144,16 @@ def _half(size: int) -> int:
     return -(-size // 32) * 16
 
 
-def rounds_and_chunk(product: Product) -> tuple[int | Size, int]:
-    """The rounds of a product's function, and how many of them a thread takes."""
+def shared_pieces(step: MatmulStep) -> Share:
+    """The rounds of a product's function, and how threads share them."""
+    product = step.product
     pieces = cut(product.m, product.n, product.k, cpus()).pieces
-    if pieces != 1:
-        return product.stack * pieces, 1
     work = usual(product.m * product.n * product.k)
-    return product.stack, max(CHUNK // work, 1)
+    every = product.stack * product.m * product.n * product.k * step.dtype.itemsize
+    run = RUN_SHORT if surely_at_most(every, SHORT) else RUN
+    if pieces != 1:
+        return Share(product.stack * pieces, 1, run)
+    return Share(product.stack, max(CHUNK // work, 1), run)
 
 
 def product_text(

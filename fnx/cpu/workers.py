@@ -1,7 +1,7 @@
 """The thread pool of this process: compiled when it is first needed, joined at exit.
 
-Gives the address of the pool's `run`, which `driver.py` has plans call for kernels with
-enough work (`grain.py` decides). The pool itself is native code, whose text is made by
+Gives the addresses of the pool's functions, which plans call for what has enough work
+(`grain.py` decides). The pool itself is native code, whose text is made by
 `pool.py`, next on the walk.
 """
 
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from fnx.cpu import jit, threads
-from fnx.cpu.pool import pool_text
+from fnx.cpu.pool import RUNS, pool_text
 
 
 def has_pool() -> bool:
@@ -55,14 +55,14 @@ def _tell_share() -> None:
         _tell(_pool(), threads.num_threads())
 
 
-def run_address() -> int:
-    """The address of the pool's `run`."""
-    return _pool().address("fnx_run")
+def run_address(name: str) -> int:
+    """The address of one of the pool's functions that run a part."""
+    return _pool().address(name)
 
 
 @cache
 def _pool() -> jit.Library:
-    exports = ["fnx_run", "fnx_stop", "fnx_forget", "fnx_threads"]
+    exports = [*RUNS, "fnx_stop", "fnx_forget", "fnx_threads"]
     pool = jit.load_fixed(pool_text(signal.SIG_SETMASK), exports, opt=0)
     _tell(pool, threads.num_threads())
     threads.on_change(functools.partial(_tell, pool))

@@ -133,13 +133,13 @@ class Machine:
         kept = []
         for call in calls.calls:
             numbers = np.array([self.number(n, places, kept) for n in call.numbers])
-            size = chunk or call.chunk
-            begins = list(range(0, call.rounds, size))
+            size = chunk or call.share.chunk
+            begins = list(range(0, call.share.rounds, size))
             if rng is not None:
                 rng.shuffle(begins)
             kind = call.function.removeprefix(fft.PREFIX).split("_")[0]
             for begin in begins:
-                end = min(begin + size, call.rounds)
+                end = min(begin + size, call.share.rounds)
                 functions(self.lanes)[f"fft_{kind}"](numbers.ctypes.data, begin, end)
         assert (around[:64] == 7).all()
         assert (around[64 + nbytes :] == 7).all()  # nothing else was written

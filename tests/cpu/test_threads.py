@@ -20,6 +20,7 @@ from fnx import errors, lax
 from fnx.compiler.pipeline import plan_program
 from fnx.cpu import driver, grain, jit, library, threads, workers
 from fnx.cpu.backend import BACKEND
+from fnx.cpu.pool import RUNS
 from fnx.cpu.threads import MOST_THREADS
 from fnx.runtime.plan import KernelStep, Plan
 
@@ -126,7 +127,7 @@ def test_plans_that_run_at_once_all_have_one_blas_thread():
 # ---------------------------------------------------------------- the grain
 
 
-@pytest.mark.parametrize("nanoseconds", [0.0, 1e3, 19_999.0])
+@pytest.mark.parametrize("nanoseconds", [0.0, 1e3, 7_999.0])
 def test_little_work_is_not_cut(nanoseconds):
     assert grain.cut(10_000, 8, nanoseconds) is None
 
@@ -284,10 +285,11 @@ class Pool:
     def __init__(self) -> None:
         self.code = jit.load(jit.assemble(COUNTING), ["part"])
         self.part = self.code.address("part")
-        self.run = _Run(workers.run_address())
+        self.run, self.run_short = [_Run(workers.run_address(name)) for name in RUNS]
 
-    def count(self, numbers: np.ndarray, chunk: int) -> None:
-        self.run(self.part, numbers.ctypes.data, numbers.size, chunk)
+    def count(self, numbers: np.ndarray, chunk: int, short: bool = False) -> None:
+        run = self.run_short if short else self.run
+        run(self.part, numbers.ctypes.data, numbers.size, chunk)
 
 
 @pytest.fixture(scope="module")
@@ -298,11 +300,12 @@ def pool() -> Pool:
 @posix
 @pytest.mark.parametrize("n", [1, 2, 3, 20])
 @pytest.mark.parametrize(("rounds", "chunk"), [(1, 1), (5, 2), (64, 1), (100, 99)])
-def test_every_round_runs_once(pool, n, rounds, chunk):
+@pytest.mark.parametrize("short", [False, True])
+def test_every_round_runs_once(pool, n, rounds, chunk, short):
     fnx.set_num_threads(n)
     numbers = np.zeros(rounds, np.int32)
     for _ in range(20):
-        pool.count(numbers, chunk)
+        pool.count(numbers, chunk, short)
     assert (numbers == 20).all()
 
 
@@ -346,6 +349,59 @@ def test_others_help(pool):
         arrived = np.zeros(1, np.int32)
         pool.run(code.address("part"), arrived.ctypes.data, 2, 1)
         assert arrived[0] == 2
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists threads there")
+def test_short_work_has_workers_from_the_second_call_in_a_row():
+    code = """
+import os, time
+import numpy as np
+import fnx
+fnx.set_num_threads(3)
+f = fnx.jit(lambda x: x.sum())
+x = fnx.numpy.zeros(200_000)
+f(x)
+def threads():
+    return len(os.listdir("/proc/self/task"))
+before = threads()
+time.sleep(0.01)
+f(x)
+alone = threads() - before
+deadline = time.monotonic() + 30
+while threads() == before and time.monotonic() < deadline:
+    f(x)
+print(alone, threads() - before)
+"""
+    assert printed(code, FNX_DISK_CACHE="0") in ("0 1", "0 2")
+
+
+@posix
+def test_the_caller_begins_with_the_first_chunk_and_workers_with_the_last(pool):
+    """Parts that wait for each other: two threads have two chunks at a time."""
+    meeting = """
+    define void @part(ptr %state, i64 %begin, i64 %end) {
+      %order = atomicrmw add ptr %state, i32 1 seq_cst
+      %place = getelementptr i32, ptr %state, i64 %begin
+      %there = getelementptr i32, ptr %place, i64 1
+      store i32 %order, ptr %there
+      %pair = and i32 %order, -2
+      %both = add i32 %pair, 2
+      br label %wait
+    wait:
+      %now = load atomic i32, ptr %state seq_cst, align 4
+      %alone = icmp ult i32 %now, %both
+      br i1 %alone, label %wait, label %after
+    after:
+      ret void
+    }
+    """
+    code = jit.load(jit.assemble(meeting), ["part"])
+    fnx.set_num_threads(2)
+    state = np.zeros(9, np.int32)
+    pool.run(code.address("part"), state.ctypes.data, 8, 1)
+    turns = state[1:] // 2
+    assert turns.tolist() == [0, 1, 2, 3, 3, 2, 1, 0]
 
 
 # ---------------------------------------------------------------- fork and exit
