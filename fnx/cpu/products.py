@@ -58,17 +58,22 @@ SMALL = 2**28
 """Multiply-adds, times the bytes of an element, of a product of which BLAS's packing
 shows; it computes larger ones as fast as anything."""
 
+NARROW = 128
+"""Columns of products that `gemm.py` computes faster, however large: BLAS reads as much
+for few columns as for many, and packs it."""
+
 # The functions of `gemm.py`, by the name that plans have for them.
 OWN = {"fnx_gemm_float32": "float32", "fnx_gemm_float64": "float64"}
 
 
 def is_own(step: MatmulStep) -> bool:
-    """Whether `gemm.py` computes a product: small, but some tiles, of a known type."""
+    """Whether `gemm.py` computes a product: small or narrow, but some tiles."""
     shape = tile(step.dtype.name)
     m, n, k = step.product.m, step.product.n, step.product.k
     if shape is None or usual(m) < shape.rows or not surely_at_most(shape.lanes, n):
         return False
-    return bool(usual(m * n * k) * step.dtype.itemsize <= SMALL)
+    small = bool(usual(m * n * k) * step.dtype.itemsize <= SMALL)
+    return small or surely_at_most(n, NARROW)
 
 
 def routine(step: MatmulStep) -> tuple[str, str]:
