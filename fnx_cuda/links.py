@@ -8,12 +8,12 @@ Receives communicators of processes, gives NCCL's. Next on the walk: `multiply.p
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,15 +28,17 @@ _LONGEST = 1e-3  # seconds between two looks at a device
 
 @record(eq=False)
 class Link:
-    """NCCL's communicator of this process's device; what meets the processes else."""
+    """NCCL's communicator of this process's device, and a number of its own."""
 
     comm: Any
-    between: Any
+    number: int
 
 
-# By what meets the processes; `None` where one of them has no NCCL.
-_links: WeakKeyDictionary[Any, Link | None] = WeakKeyDictionary()
+# By what meets the processes; `None` where one of them has no NCCL. They stay: to end a
+# communicator, NCCL waits until all graphs are gone that its collectives are part of.
+_links: dict[Any, Link | None] = {}
 _making = threading.Lock()
+_numbers = itertools.count(1)
 
 
 def link(between: Any, number: int) -> Link | None:
@@ -64,7 +66,7 @@ def _made(between: Any, number: int) -> Link | None:
     with device(number) as on, named(f"{between.size} processes"):
         comm = _cupy.joined(between.size, identifier.tobytes(), between.rank)
         on.watch = _watch
-    return Link(comm, between)
+    return Link(comm, next(_numbers))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 import fnx
 from fnx import errors
 from fnx_cuda import _cupy, device, links
+from fnx_cuda.collectives import Ranks
 
 pytestmark = [pytest.mark.cuda, pytest.mark.multi_device]
 
@@ -46,6 +47,15 @@ class Library:
         return bytes(range(128))
 
 
+class Member:
+    """A replica, which those of other processes meet."""
+
+    size, rank = 2, 0
+
+    def __init__(self, between):
+        self.between = between
+
+
 class Between:
     """What meets two processes; the other one has NCCL or has not."""
 
@@ -79,6 +89,15 @@ def test_processes_share_the_identifier():
         assert made.comm.given == (2, bytes(range(128)), rank)
         assert links.link(between, 0) is made
     assert links.are_there()
+
+
+def test_graphs_of_one_link_are_none_of_another():
+    """Also where a link lies in memory where one before it was."""
+    identities = set()
+    for _ in range(5):
+        identities.add(Ranks(Member(Between(0)), 0).identity)
+        links.forget()
+    assert len(identities) == 5
 
 
 def test_without_nccl_in_one_process_there_is_no_link():
