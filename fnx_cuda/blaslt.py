@@ -207,7 +207,7 @@ class Matmul:
         alignments = form.y.alignment, form.x.alignment, form.out.alignment
         preference = api.preference(WORKSPACE, alignments)
         found, number = (api.Found * count)(), ctypes.c_int()
-        api.call(
+        api.LIBRARY.call(
             "cublasLtMatmulAlgoGetHeuristic",
             api.handle(self.device),
             *self._descriptors(),
@@ -246,7 +246,7 @@ class Matmul:
                 self._description.set(Desc.BIAS_POINTER, ctypes.c_uint64(bias))
             if self.form.epilogue.has_aux:
                 self._description.set(Desc.EPILOGUE_AUX_POINTER, ctypes.c_uint64(aux))
-            api.call(
+            api.LIBRARY.call(
                 "cublasLtMatmul",
                 *(api.handle(self.device), description, one, y, a, x, b, zero),
                 *(out, c, out, d, ctypes.byref(algorithm)),

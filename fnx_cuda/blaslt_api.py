@@ -2,15 +2,13 @@
 
 CuPy has no cuBLASLt, and its cuBLAS cannot be captured in graphs; here the workspace
 and the stream are arguments of each call, so a product can be. Receives Python numbers
-and addresses; raises `NotSupported` where the library has no such product and
-`BlasError` for everything else that goes wrong. Tests put a stand-in in the library's
-place with `use`. Next on the walk: `blaslt.py`.
+and addresses; raises `NotSupported` where the library has no such product and another
+`LibraryError` for everything else that goes wrong. Next on the walk: `blaslt.py`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from ctypes import c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64
 from enum import IntEnum
@@ -19,24 +17,13 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes
-from fnx.errors import FnxError
 from fnx.records import record
-from fnx_cuda import _cupy, libraries
+from fnx_cuda.called import Library, LibraryError
 
 DType = np.dtype[Any]
 
 
-class BlasError(FnxError):
-    """A call of cuBLASLt failed; `status` is its number."""
-
-    def __init__(self, function: str, status: int) -> None:
-        super().__init__(
-            f"{function} gave status {status} ({STATUS.get(status, '?')})."
-        )
-        self.status = status
-
-
-class NotSupported(BlasError):
+class NotSupported(LibraryError):
     """cuBLASLt has no such product."""
 
 
@@ -239,49 +226,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cublasLtMatmul": (*[_handle] * 14, c_size_t, _handle),
 }
 
-_lock = threading.Lock()
-_library: Any = None
-_looked = False
-_stands_in = False
-_handles = threading.local()
 
-
-def use(library: Any) -> None:
-    """Puts a stand-in in the library's place; `None` has it looked for again."""
-    global _library, _looked, _stands_in
-    with _lock:
-        _library = library
-        _looked = _stands_in = library is not None
-        _handles.__dict__.clear()  # another library may have the same `id`
-
-
-def library(newest: int | None = None) -> Any:
-    """cuBLASLt, or what stands in its place; `None` where there is none.
-
-    It is loaded at the first call, not of a later CUDA than `newest`.
-    """
-    global _library, _looked
-    with _lock:
-        if not _looked:
-            _library, _looked = libraries.load("cublasLt", newest), True
-            if _library is not None:
-                _declare(_library)
-    return _library
-
-
-def serves() -> bool:
-    """Whether there is a library for the devices that there are.
-
-    NVIDIA's has no use for an emulated device, nor for a driver that is older.
-    """
-    if _stands_in:
-        return True
-    if getattr(_cupy.cupy(), "EMULATES", False):
-        return False
-    return library(_cupy.driver_version() // 1000) is not None
-
-
-def _declare(found: Any) -> None:
+def declare(found: ctypes.CDLL) -> None:
+    """Tells ctypes the types of the functions: sizes and addresses have 64 bits."""
     for name, types in _SIGNATURES.items():
         function = getattr(found, name)
         function.argtypes, function.restype = types, c_int
@@ -289,29 +236,22 @@ def _declare(found: Any) -> None:
     found.cublasLtGetVersion.restype = c_size_t
 
 
+def _failed(function: str, status: int) -> LibraryError:
+    kind = NotSupported if status == NOT_SUPPORTED else LibraryError
+    return kind(function, status, STATUS.get(status, "?"))
+
+
+LIBRARY = Library("cublasLt", declare, _failed)
+
+
 def version() -> int:
     """The version of the library: 120903 for 12.9.3."""
-    return int(library().cublasLtGetVersion())
+    return int(LIBRARY.function("cublasLtGetVersion")())
 
 
-def handle(device: int) -> int:
+def handle(device: int) -> Any:
     """This thread's handle for a device, which is the current one."""
-    handles: dict[Any, int] = _handles.__dict__.setdefault("made", {})
-    key = id(library()), device
-    if key not in handles:
-        made = ctypes.c_void_p()
-        call("cublasLtCreate", ctypes.byref(made))
-        handles[key] = made.value or 0
-    return handles[key]
-
-
-def call(name: str, *arguments: Any) -> None:
-    """Calls a function; raises what its status says."""
-    status = getattr(library(), name)(*arguments)
-    if status == NOT_SUPPORTED:
-        raise NotSupported(name, status)
-    if status:
-        raise BlasError(name, status)
+    return LIBRARY.made("cublasLtCreate", device)
 
 
 # ---------------------------------------------------------------- descriptors
@@ -322,21 +262,21 @@ class Described:
 
     def __init__(self, kind: str, *arguments: Any) -> None:
         self.kind = kind
-        self.library = library()
+        self.pointer: int | None = None
+        self._destroy = LIBRARY.function(f"cublasLt{kind}Destroy")
         made = ctypes.c_void_p()
-        call(f"cublasLt{kind}Create", ctypes.byref(made), *arguments)
+        LIBRARY.call(f"cublasLt{kind}Create", ctypes.byref(made), *arguments)
         self.pointer = made.value
 
     def set(self, attribute: IntEnum, value: Any) -> None:
         """Sets an attribute to a number of ctypes."""
         size = ctypes.sizeof(value)
         name = f"cublasLt{self.kind}SetAttribute"
-        call(name, self.pointer, int(attribute), ctypes.byref(value), size)
+        LIBRARY.call(name, self.pointer, int(attribute), ctypes.byref(value), size)
 
     def __del__(self) -> None:
-        pointer = getattr(self, "pointer", None)  # none if it could not be made
-        if pointer is not None:
-            getattr(self.library, f"cublasLt{self.kind}Destroy")(pointer)
+        if self.pointer is not None:  # as it is where it could not be made
+            self._destroy(self.pointer)
 
 
 def description(

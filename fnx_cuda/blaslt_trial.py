@@ -18,9 +18,9 @@ import numpy as np
 
 from fnx.records import record
 from fnx_cuda import _cupy
-from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt import Candidate, Form, Side
 from fnx_cuda.blaslt_api import Epilogue
+from fnx_cuda.called import LibraryError
 from fnx_cuda.device import device
 from fnx_cuda.memory import Buffer
 
@@ -102,7 +102,7 @@ class Trial:
         """The first row of what an algorithm gives; `None` if it does not run."""
         try:
             self._try(candidate, at)
-        except api.BlasError:
+        except LibraryError:
             return None
         form = self._form
         content = _fetched(at.out, form.n * form.out_dtype.itemsize, at)

@@ -45,7 +45,7 @@ def choice(step: MatmulStep) -> str:
     """
     if way(step) not in ("tensor", "tiles") or calls(step) is None:
         return "kernels"
-    return "library" if api.serves() else "kernels"
+    return "library" if api.LIBRARY.serves() else "kernels"
 
 
 def chosen(
@@ -86,7 +86,7 @@ class Chosen:
             return
         try:
             self._run(candidate, at)
-        except api.BlasError as error:
+        except LibraryError as error:
             # What was kept on disk does not serve here, or the library is out of order.
             self._kept = _refused(error)
             own()
@@ -104,7 +104,7 @@ class Chosen:
             return kept
         try:
             candidates = self._matmul.candidates()
-        except api.BlasError as error:
+        except LibraryError as error:
             return _refused(error)
         if self._matmul.form.epilogue.masks:
             trial = Trial(self._matmul.form, self._matmul.device, self._run, at)
@@ -132,7 +132,7 @@ def fastest(starts: Sequence[Start], clock: Clock) -> int:
         try:
             clock(start)  # loads what it needs
             times[number] = clock(start)
-        except (api.BlasError, LibraryError):
+        except LibraryError:
             continue
     for _ in range(ROUNDS - 1):
         for number in times:
@@ -171,7 +171,7 @@ class Kept:
 _known: dict[str, Kept] = {}
 
 
-def _refused(error: api.BlasError) -> Kept:
+def _refused(error: LibraryError) -> Kept:
     """Our kernels, for a product that the library refuses; a failure is told."""
     if not isinstance(error, api.NotSupported):
         warnings.warn(

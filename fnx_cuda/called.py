@@ -2,13 +2,15 @@
 
 Receives a library's name; its functions give a status, which is raised as
 `LibraryError` unless it is 0. Tests put a stand-in in a library's place with `use`.
-Used by `cufft.py` and `cusolver.py`; next on the walk: `cufft.py`.
+Used by `blaslt_api.py`, `cudnn.py`, `cufft.py`, `cusolver.py` and `stacks.py`; next on
+the walk: `cufft.py`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from fnx.errors import FnxError
@@ -16,22 +18,40 @@ from fnx_cuda import _cupy, libraries
 
 
 class LibraryError(FnxError):
-    """A call of a library failed; `status` is its number."""
+    """A call of a library failed; `status` is its number, and `meaning` what it says.
 
-    def __init__(self, function: str, status: int) -> None:
-        super().__init__(f"{function} gave status {status}.")
+    >>> LibraryError("cublasLtCreate", 1, "not initialized")
+    LibraryError('cublasLtCreate gave status 1 (not initialized).')
+    """
+
+    def __init__(self, function: str, status: int, meaning: str = "") -> None:
+        told = f" ({meaning})" if meaning else ""
+        super().__init__(f"{function} gave status {status}{told}.")
         self.status = status
+
+
+def _undeclared(found: ctypes.CDLL) -> None:
+    """For a library whose numbers are of 32 bits unless they say otherwise."""
 
 
 class Library:
     """A library, which is looked for at the first call.
 
-    One that is `forbidden` does not serve, though it may be there.
+    `declare` tells ctypes the types of the functions of one that has been loaded;
+    `failed` makes the error of a function's status. One that is `forbidden` does not
+    serve, though it may be there.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        declare: Callable[[ctypes.CDLL], None] = _undeclared,
+        failed: Callable[[str, int], LibraryError] = LibraryError,
+    ) -> None:
         self.name = name
         self.forbidden = False
+        self._declare = declare
+        self._failed = failed
         self._lock = threading.Lock()
         self._made = threading.local()
         self._found: Any = None
@@ -59,9 +79,14 @@ class Library:
             return False
         with self._lock:
             if not self._looked:
-                newest = _cupy.driver_version() // 1000
-                self._found, self._looked = libraries.load(self.name, newest), True
+                self._found, self._looked = self._load(), True
         return self._found is not None
+
+    def _load(self) -> ctypes.CDLL | None:
+        found = libraries.load(self.name, newest=_cupy.driver_version() // 1000)
+        if found is not None:
+            self._declare(found)
+        return found
 
     def has(self, name: str) -> bool:
         """Whether the library that there is now has a function; an old one may not."""
@@ -94,10 +119,10 @@ class Library:
         return getattr(self._found, name)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function; numbers go as 32 bits unless they say otherwise."""
+        """Calls a function; raises what its status says."""
         status = self.function(name)(*arguments)
         if status:
-            raise LibraryError(name, status)
+            raise self._failed(name, status)
 
 
 def address(pointer: int) -> Any:

@@ -128,7 +128,7 @@ def _row(case: ProductCase, number: int) -> Row:
     errors = [_error(case, x, y, out)]
     chosen, peers = choice(step), []
     made = calls(step)
-    if made is not None and blaslt_api.serves():
+    if made is not None and blaslt_api.LIBRARY.serves():
         rates = [operations / _time(on, s) for s in _library(made.form, on, at)]
         if rates:
             errors.append(_error(case, x, y, out))

@@ -24,7 +24,7 @@ from fnx.config import config
 from fnx_cuda import _cupy, blaslt, blaslt_tuning, libraries
 from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt import WORKSPACE, Matmul, calls, refusal
-from fnx_cuda.blaslt_api import TYPES, Epilogue
+from fnx_cuda.blaslt_api import LIBRARY, TYPES, Epilogue
 from fnx_cuda.blaslt_tuning import Addresses, choice, chosen, fastest
 from tests.cuda.blaslt_fake import FakeBlasLt
 from tests.cuda.products import Case, check, memories
@@ -37,12 +37,12 @@ TRANSPOSED = list(itertools.product([False, True], repeat=2))
 def library(monkeypatch):
     """The stand-in, on a device whose clock is the order of the algorithms."""
     made = FakeBlasLt()
-    api.use(made)
+    LIBRARY.use(made)
     blaslt_tuning.forget()
     monkeypatch.setattr(_cupy, "device_name", lambda device: f"device {device}")
     yield made
     blaslt_tuning.forget()
-    api.use(None)
+    LIBRARY.use(None)
 
 
 @pytest.fixture
@@ -353,7 +353,7 @@ def test_nvidias_library_is_not_for_an_emulated_device(library, monkeypatch):
     emulated = types.SimpleNamespace(EMULATES=True)
     monkeypatch.setattr(_cupy, "cupy", lambda: emulated)
     assert choice(Case(64, 64, 64).step) == "library"
-    monkeypatch.setattr(api, "_stands_in", False)
+    monkeypatch.setattr(LIBRARY, "_stands_in", False)
     assert choice(Case(64, 64, 64).step) == "kernels"
 
 
@@ -397,14 +397,14 @@ def test_without_the_library_products_are_ours(monkeypatch):
     monkeypatch.setattr(libraries, "load", load)
     monkeypatch.setattr(_cupy, "cupy", types.SimpleNamespace)
     monkeypatch.setattr(_cupy, "driver_version", lambda: 12090)
-    api.use(None)
+    LIBRARY.use(None)
     try:
         assert choice(Case(64, 64, 64).step) == "kernels"
         assert chosen(Case(64, 64, 64).step, 0) is None
         # Not of a later CUDA than the driver's, and looked for once.
         assert asked == [("cublasLt", 12)]
     finally:
-        api.use(None)
+        LIBRARY.use(None)
 
 
 # ---------------------------------------------------------------- the library itself
@@ -413,12 +413,13 @@ def test_without_the_library_products_are_ours(monkeypatch):
 @pytest.fixture
 def real():
     """The library, if it is installed; it makes descriptors without a device."""
-    api.use(None)
-    found = api.library()
+    found = libraries.load("cublasLt")
     if found is None:
         pytest.skip("cuBLASLt is not installed")
+    api.declare(found)
+    LIBRARY.use(found)
     yield found
-    api.use(None)
+    LIBRARY.use(None)
 
 
 def attribute(found, described, number, type_):

@@ -17,9 +17,8 @@ import fnx.numpy as fnp
 from fnx import nn
 from fnx.runtime.plan import MatmulStep, Matrices, Product
 from fnx_cuda import _cupy, blaslt_tuning, device, instructions
-from fnx_cuda import blaslt_api as api
 from fnx_cuda.blaslt import WORKSPACE
-from fnx_cuda.blaslt_api import Epilogue
+from fnx_cuda.blaslt_api import LIBRARY, Epilogue
 from fnx_cuda.check.product_kernels import cases, product_kernels
 from fnx_cuda.check.report import Setting
 from fnx_cuda.multiply import workspace
@@ -80,10 +79,10 @@ def library(emulated, monkeypatch):
         return clock
 
     made.later = later
-    api.use(made)
+    LIBRARY.use(made)
     monkeypatch.setattr(blaslt_tuning, "clock_on", clock_on)
     yield made
-    api.use(None)
+    LIBRARY.use(None)
 
 
 def dense(rows, columns):
