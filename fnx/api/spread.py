@@ -77,9 +77,9 @@ class Spread:
     def _run(self, arrays: Sequence[Any]) -> list[Any]:
         usual = not hooks.busy and self.mesh.is_local and self.mesh.backend == "cpu"
         cut = self.program, self.mesh, self.ins, self.outs
-        together = _as_one(*cut) if usual else None
-        if together is not None:
-            function, shardings = together
+        native = _jitted_as_one(*cut) if usual else None
+        if native is not None:
+            function, shardings = native
             found = function(*[ConcreteArray(x._numpy(), x.type) for x in arrays])
             rows = zip(found, shardings, strict=True)
             return [sharded(x._numpy(), x.type, where) for x, where in rows]
@@ -107,21 +107,22 @@ class Spread:
 
 
 @cached
-def _as_one(
+def _jitted_as_one(
     program: Program, mesh: Mesh, ins: Specs, outs: Specs
 ) -> tuple[Any, Sequence[NamedSharding]] | None:
-    """What runs all replicas as one program, and how its results are cut.
+    """The replicas as one jitted function, and how its results are cut.
 
-    It is a jitted function, whose calls are native; `None` where each has a thread.
+    Its calls are native, which those of `fnx.runtime.replicas` are not; `None` where
+    each replica has a thread.
     """
     # lazy: few programs have replicas, and `jit` needs none
     from fnx.api.jit import jit  # lazy: see above
 
-    if not joint.runs_as_one(program, mesh.axes):
+    one = joint.together(program, mesh.axes, ins, outs)
+    if one is None:
         return None
-    function = as_one(program, mesh.axes, ins, outs)
     shardings = [NamedSharding(mesh, spec_of(spec)) for spec in outs]
-    return jit(lambda *arrays: evaluate(function, arrays)), shardings
+    return jit(lambda *arrays: evaluate(one, arrays)), shardings
 
 
 def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:

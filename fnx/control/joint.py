@@ -130,6 +130,14 @@ SMALL = 20_000
 """So many elements are computed by one thread while others wake up."""
 
 
+def together(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Program | None:
+    """All replicas as one program, if that is what runs them on CPUs.
+
+    `None` where each has a thread of its own.
+    """
+    return as_one(program, axes, ins, outs) if runs_as_one(program, axes) else None
+
+
 @cached
 def runs_as_one(program: Program, axes: Axes) -> bool:
     """Whether all replicas are computed together, as one program, by all threads.
@@ -137,8 +145,8 @@ def runs_as_one(program: Program, axes: Axes) -> bool:
     Where replicas do little, that takes less than waking a thread for each. Where they
     sum what products make, as training does, one program reads what the others have
     where it lies, and sums it while it multiplies: nothing is exchanged, and nobody
-    waits. Not what has loops and branches, in which replicas may differ, nor large
-    steps that are faster side by side.
+    waits. Not what has loops and branches, in which replicas may differ, nor what is
+    faster side by side (`Primitive.shared_by_threads`).
     """
     steps = _steps(program)
     if any(map(_is_apart, steps)):
@@ -148,7 +156,7 @@ def runs_as_one(program: Program, axes: Axes) -> bool:
         return True
     meets = any(eqn.primitive.meets for eqn in steps)
     multiplies = any(_products(eqn) is not None for eqn in steps)
-    return meets and multiplies and all(map(_is_fused, steps))
+    return meets and multiplies and all(map(_is_shared, steps))
 
 
 def _steps(program: Program) -> list[Eqn]:
@@ -165,11 +173,9 @@ def _is_apart(eqn: Eqn) -> bool:
     return eqn.effect or eqn.primitive.personal or any(sub_programs(eqn))
 
 
-def _is_fused(eqn: Eqn) -> bool:
-    """Whether an equation is part of a kernel, a matrix product or a collective."""
+def _is_shared(eqn: Eqn) -> bool:
     types = [atom.type for atom in eqn.inputs]
-    fusible = eqn.primitive.fusible(types, eqn.params)
-    return fusible or _products(eqn) is not None or eqn.primitive.sees_axes
+    return eqn.primitive.shared_by_threads(types, eqn.params)
 
 
 def _products(eqn: Eqn) -> tuple[int, int, int, int] | None:

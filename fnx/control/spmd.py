@@ -121,9 +121,9 @@ class _Spmd(Primitive):
 
         Those on devices with memory of their own run there.
         """
-        if backend_of(devices) != "cpu" or not joint.runs_as_one(program, axes):
+        if backend_of(devices) != "cpu":
             return None
-        return as_one(program, axes, ins, outs)
+        return joint.together(program, axes, ins, outs)
 
     def checked(
         self, found: Any, eqn: Any, inputs: Sequence[Any]

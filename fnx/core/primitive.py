@@ -280,6 +280,18 @@ class Primitive:
         """
         return None
 
+    def shared_by_threads(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Whether one over a stack is as fast as one for each member in its own thread.
+
+        Replicas may then compute theirs together. By default that holds for what is
+        part of a kernel, matrix products and collectives, which become part of kernels.
+        """
+        return (
+            self.fusible(types, params)
+            or self.product(types, params) is not None
+            or self.sees_axes
+        )
+
     def convolved(
         self, types: Sequence[ArrayType], params: Any
     ) -> tuple[np.dtype[Any], np.dtype[Any], Convolved] | None:

@@ -28,7 +28,13 @@ from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.arithmetic import leibniz, plus
 from fnx.ops.convolution import Convolution, check_convolution
-from fnx.ops.dense import add_dense, is_dense, written_dense
+from fnx.ops.dense import (
+    TOGETHER,
+    add_dense,
+    is_dense,
+    multiply_adds,
+    written_dense,
+)
 from fnx.ops.dot import (
     DType,
     asked_precision,
@@ -318,6 +324,12 @@ class _Convolution(Primitive):
         """Whether a fold serves: BLAS has no such product, or is not worth a call."""
         lhs, rhs = types
         return not is_dense(lhs, rhs, params)
+
+    def shared_by_threads(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Replicas compute small ones, and folds, together."""
+        lhs, rhs = types
+        small = multiply_adds(lhs, rhs, params["convolution"]) <= TOGETHER
+        return small or self.fusible(types, params)
 
     def hoisted(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Where it is made of matrix products: operands as those need them."""

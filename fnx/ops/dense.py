@@ -48,6 +48,10 @@ FEWEST = 4
 LEAST = 2**14
 """Multiply-adds that are worth a call of BLAS."""
 
+TOGETHER = 2**22
+"""Up to so many multiply-adds, replicas gain more by not waking threads than they lose
+where the gradient of each one's kernel is a group, which BLAS does not multiply."""
+
 
 MANY = 8
 """So many features make rows that are worth laying out one after the other."""
@@ -59,13 +63,23 @@ def is_dense(lhs: ArrayType, rhs: ArrayType, params: Mapping[str, Any]) -> bool:
     convolution: Convolution = params["convolution"]
     if not dtypes.is_float(out) or dtypes.compute_dtype(out) not in _REAL:
         return False
-    outs, ins, *_ = convolution.dims.rhs_spec
-    made = rhs.shape[outs] // convolution.groups
-    summed = rhs.shape[ins] * convolution.windows.count
-    work = math.prod(convolution.output_shape(lhs.shape, rhs.shape)) * summed
+    made = rhs.shape[convolution.dims.rhs_spec[0]] // convolution.groups
+    summed = _summands(rhs, convolution)
+    work = multiply_adds(lhs, rhs, convolution)
     return bool(
         usual(made) >= FEWEST and usual(summed) >= FEWEST and usual(work) >= LEAST
     )
+
+
+def multiply_adds(lhs: ArrayType, rhs: ArrayType, convolution: Convolution) -> int:
+    """How many there are, those with padding included."""
+    size = math.prod(convolution.output_shape(lhs.shape, rhs.shape))
+    return size * _summands(rhs, convolution)
+
+
+def _summands(rhs: ArrayType, convolution: Convolution) -> int:
+    """How many products are added up for one element of the output."""
+    return rhs.shape[convolution.dims.rhs_spec[1]] * convolution.windows.count
 
 
 _REAL = (dtypes.float32, dtypes.float64)

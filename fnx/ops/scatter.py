@@ -230,6 +230,10 @@ class Scatter(Primitive):
         domain = domain if operand.type.size else (0,)
         plan.update(operand, (1, 2), domain, element, self.combine, unique)
 
+    def shared_by_threads(self, types: Sequence[ArrayType], params: Any) -> bool:
+        """Updates of a stack are applied member by member, by several threads."""
+        return self._is_native(types[0])
+
     def faults(
         self, inputs: Sequence[Any], outputs: Sequence[ArrayType], **params: Any
     ) -> Iterable[Fault]:

@@ -197,15 +197,16 @@ def empty(executable: Executable, type: ArrayType) -> Any:
 
 @cached
 def alone(program: Program, axes: Axes, ins: Specs, outs: Specs) -> AsOne:
-    """A program ready to run for all replicas in one thread."""
+    """A program ready to run for all replicas, whatever it is, in one thread."""
     return AsOne(executable_for(as_one(program, axes, ins, outs)))
 
 
 @cached
 def prepared(program: Program, axes: Axes, ins: Specs, outs: Specs) -> Replicas | AsOne:
-    """A program ready to run on all replicas."""
-    if joint.runs_as_one(program, axes):
-        return alone(program, axes, ins, outs)
+    """A program ready to run on all replicas, in threads or as one."""
+    one = joint.together(program, axes, ins, outs)
+    if one is not None:
+        return AsOne(executable_for(one))
     reads, writes = parts(program, axes, ins, outs)
     executable = executable_for(combined(flattened(program, "cpu")))
     return Replicas(executable, axes, reads, writes, meets(program))
