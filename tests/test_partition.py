@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ import fnx.numpy as fnp
 from fnx import errors, lax
 from fnx.control import joint
 from fnx.runtime import replicas
-from fnx.sharding import NamedSharding
+from fnx.sharding import NamedSharding, SingleDeviceSharding
 from fnx.sharding import PartitionSpec as P
 
 pytestmark = pytest.mark.multi_device
@@ -222,6 +224,27 @@ CASES = {
         (P("a"),),
         P(None, "b"),
         ["all_gather"],
+    ),
+    "a constraint that leaves an axis": (
+        lambda x: lax.with_sharding_constraint(x * 2, P(P.UNCONSTRAINED, "b")) + 1,
+        [(8, 4)],
+        (P("a"),),
+        P("a", "b"),
+        [],
+    ),
+    "a constraint that takes an axis's name": (
+        lambda x: lax.with_sharding_constraint(x * 2, P(P.UNCONSTRAINED, "a")) + 1,
+        [(8, 4)],
+        (P("a"),),
+        P(None, "a"),
+        ["all_gather"],
+    ),
+    "a constraint on what is mapped": (
+        fnx.vmap(lambda x: lax.with_sharding_constraint(x * 2, P("b")) + 1),
+        [(8, 4)],
+        (P("a"),),
+        P("a", "b"),
+        [],
     ),
 }
 
@@ -645,3 +668,90 @@ def test_bad_input(what, mesh):
     call, kind, text = BAD[what]
     with pytest.raises(kind, match=f"(?s){text}"):
         call(mesh)
+
+
+def test_an_output_that_is_constrained_along_one_axis(mesh):
+    x = random(8, 4)
+    free = P.UNCONSTRAINED
+    with mesh:
+        found = [
+            fnx.jit(lambda x: 2 * x, in_shardings=P("a"), out_shardings=spec)(x)
+            for spec in (P(free, "b"), P(free), P(None, free), P(free, "a"))
+        ]
+    for y in found:
+        np.testing.assert_array_equal(y, 2 * x)
+    specs = [y.sharding.spec for y in found]
+    assert specs == [P("a", "b"), P("a"), P(), P(None, "a")]
+
+
+def test_a_constraint_on_an_array_leaves_what_it_does_not_name(mesh):
+    x = fnx.device_put(random(8, 4), NamedSharding(mesh, P("a")))
+    y = lax.with_sharding_constraint(x, NamedSharding(mesh, P(P.UNCONSTRAINED, "b")))
+    assert y.sharding.spec == P("a", "b")
+    again = pickle.loads(pickle.dumps(P(P.UNCONSTRAINED)))
+    assert again[0] is P.UNCONSTRAINED and repr(again) == "PartitionSpec(UNCONSTRAINED)"
+    assert fnx.device_put(x, NamedSharding(mesh, again)).is_fully_replicated
+
+
+MAKERS = {
+    "zeros": lambda **at: fnp.zeros((8, 4), **at),
+    "full": lambda **at: fnp.full((8, 4), 3, **at),
+    "arange": lambda **at: fnp.arange(8, **at),
+    "array": lambda **at: fnp.array(random(8, 4), **at),
+    "asarray": lambda **at: fnp.asarray(random(8, 4), **at),
+    "ones_like": lambda **at: fnp.ones_like(random(8, 4), **at),
+    "linspace": lambda **at: fnp.linspace(0, 1, 8, **at),
+    "eye": lambda **at: fnp.eye(8, **at),
+    "fftfreq": lambda **at: fnp.fft.fftfreq(8, **at),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_arrays_are_made_in_parts(name, mesh):
+    """In a traced function the sharding is a constraint."""
+    make, sharding = MAKERS[name], NamedSharding(mesh, P("a"))
+    found = make(device=sharding)
+    assert found.sharding == sharding and found.committed
+    np.testing.assert_array_equal(found, make())
+    with mesh:
+        assert make(device=P("a")).sharding == sharding
+    traced = fnx.jit(lambda x: x.sum() * make(device=sharding), in_shardings=sharding)
+    np.testing.assert_allclose(traced(np.ones(8, "float32")), 8 * make(), 1e-6)
+
+
+def test_device_put_of_a_traced_array_is_a_constraint(mesh):
+    sharding = NamedSharding(mesh, P(None, "b"))
+
+    def f(x):
+        return (fnx.device_put({"x": x * 2}, {"x": sharding})["x"] ** 2).sum()
+
+    x = random(8, 4)
+    cut = fnx.jit(f, in_shardings=NamedSharding(mesh, P("a")))
+    np.testing.assert_allclose(cut(x), f(fnp.array(x)), 1e-5)
+    assert "all_gather" in collectives(cut)
+    np.testing.assert_allclose(fnx.grad(f)(x), 8 * x, 1e-6)
+    np.testing.assert_allclose(fnx.vmap(f)(np.stack([x, x])), [f(x)] * 2, 1e-5)
+
+
+def test_device_put_by_a_spec_of_the_mesh_around(mesh):
+    x = random(8, 4)
+    with mesh:
+        found = fnx.device_put({"x": x, "y": x}, {"x": P("a"), "y": P(None, "b")})
+    assert found["x"].sharding == NamedSharding(mesh, P("a"))
+    assert found["y"].sharding == NamedSharding(mesh, P(None, "b"))
+    with pytest.raises(errors.ArgumentError, match="there is no mesh around"):
+        fnx.device_put(x, P("a"))
+
+
+def test_jit_on_one_device_by_a_sharding():
+    device = fnx.devices()[2]
+    one = SingleDeviceSharding(device)
+    x = random(4, 3)
+    for f in (
+        fnx.jit(lambda x: x + 1, in_shardings=one),
+        fnx.jit(lambda x: x + 1, out_shardings=one),
+        fnx.jit(lambda x: x + 1, in_shardings=one, out_shardings=one),
+    ):
+        y = f(x)
+        np.testing.assert_array_equal(y, x + 1)
+        assert y.devices() == {device} and y.sharding.is_equivalent_to(one, 2)

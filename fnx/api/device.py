@@ -22,9 +22,15 @@ from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, Placement, placed
 from fnx.runtime.device_array import DeviceArray, on_default, put
 from fnx.runtime.in_parts import sharded
+from fnx.runtime.mesh import get_mesh
 from fnx.runtime.processes import processes
 from fnx.runtime.replicas import across
-from fnx.runtime.sharding import Sharding, SingleDeviceSharding
+from fnx.runtime.sharding import (
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+)
 
 T = TypeVar("T")
 
@@ -130,8 +136,10 @@ def _known(backend: str | None) -> None:
 def device_put(x: Any, device: Any = None) -> Any:
     """The leaves of a tree as arrays on a device; NumPy arrays are copied.
 
-    `device` is a device or a sharding (`fnx.sharding.NamedSharding`: the array in
-    parts), or a tree of them and `None` that is a prefix of `x`.
+    `device` is a device or a sharding (`fnx.sharding.NamedSharding`, or a
+    `PartitionSpec` of the mesh around: the array in parts), or a tree of them and
+    `None` that is a prefix of `x`. Of a traced array a sharding is a constraint
+    (`fnx.lax.with_sharding_constraint`).
     Arrays that are put on a device are committed to it: programs run where their
     committed arrays are. Without a device (`None`), arrays stay where they are, and
     what is no array comes to the default device, where nothing holds it. Copying
@@ -155,7 +163,7 @@ def device_put(x: Any, device: Any = None) -> Any:
 
 def _devices(device: Any, x: Any, count: int) -> list[Device | Sharding | None]:
     """The device or sharding of each leaf."""
-    if device is None or isinstance(device, Device | Sharding):
+    if device is None or _is_device(device):
         given = [device] * count
     else:
         given = tree.broadcast_prefix(device, x, "device", is_leaf=_is_device)
@@ -165,17 +173,24 @@ def _devices(device: Any, x: Any, count: int) -> list[Device | Sharding | None]:
 def _wanted(device: Any) -> Device | Sharding | None:
     if isinstance(device, SingleDeviceSharding):
         return device.device
+    if isinstance(device, PartitionSpec):
+        return NamedSharding(get_mesh(), device)
     if device is None or isinstance(device, Sharding):
         return device
     return where.named(device, "device_put", names=False)
 
 
 def _is_device(x: Any) -> bool:
-    return isinstance(x, Device | Sharding)
+    return isinstance(x, Device | Sharding | PartitionSpec)
 
 
 def _put(leaf: Any, x: Array, device: Device | Sharding | None, name: str) -> Array:
     if isinstance(x, Tracer):
+        if isinstance(device, Sharding):
+            # lazy: few have several devices
+            from fnx.api.partition import with_sharding_constraint  # lazy: see above
+
+            return with_sharding_constraint(x, device)
         if device is not None:
             raise errors.ArgumentError(
                 errors.explain(

@@ -7,7 +7,7 @@ cut (`fnx/transforms/shard.py`) and runs as what `shard_map` gives. Next on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fnx import errors, tree
@@ -29,11 +29,14 @@ from fnx.runtime.sharding import (
     NamedSharding,
     PartitionSpec,
     Sharding,
+    SingleDeviceSharding,
     full_spec,
     names_in,
+    open_spec,
+    spec_names,
 )
 from fnx.runtime.spread import spec_of
-from fnx.transforms.shard import partition_program
+from fnx.transforms.shard import partition_program, settled
 
 _CACHE_SIZE = 4096
 
@@ -74,8 +77,8 @@ def cut_entry(
     names = entry.signature.names
     program, count = entry.program, len(entry.captured)
     types = program.input_types[count:]
-    specs = _specs(entry.asker, ins, types, mesh, names)
-    targets = _specs(entry.asker, outs, program.output_types, mesh, ends)
+    specs = _specs(entry.asker, ins, types, mesh, names, _spec)
+    targets = _specs(entry.asker, outs, program.output_types, mesh, ends, _open)
     given = [replicated(x.shape) for x in entry.captured]
     for spec, type in zip(specs, types, strict=True):
         given.append(replicated(type.shape) if spec is None else spec)
@@ -257,10 +260,14 @@ def _specs(
     types: Sequence[ArrayType],
     mesh: Mesh,
     names: Sequence[str],
+    read: Callable[..., Any],
 ) -> list[Any]:
-    """For each array the names that cut its axes; `None` for an open one."""
+    """What `read` makes of each sharding; `None` for an array without."""
     rows = zip(shardings, types, names, strict=True)
-    return [_spec(asker, s, type.shape, mesh, name) for s, type, name in rows]
+    return [
+        None if s is None else read(asker, s, type.shape, mesh, name)
+        for s, type, name in rows
+    ]
 
 
 def _is_sharding(x: Any) -> bool:
@@ -270,10 +277,13 @@ def _is_sharding(x: Any) -> bool:
 def _checked(asker: str, option: str, wanted: Any) -> Sharding | PartitionSpec:
     if isinstance(wanted, NamedSharding | PartitionSpec):
         return wanted
+    if isinstance(wanted, SingleDeviceSharding):
+        return NamedSharding(Mesh([wanted.device], "device"), PartitionSpec())
     raise errors.ArgumentError(
         errors.explain(
             f"{asker}: {option} has {wanted!r}",
-            "a sharding here is a NamedSharding, a PartitionSpec, or None",
+            "a sharding here is a NamedSharding, a SingleDeviceSharding, a "
+            "PartitionSpec, or None",
         )
     )
 
@@ -281,12 +291,18 @@ def _checked(asker: str, option: str, wanted: Any) -> Sharding | PartitionSpec:
 def _spec(
     asker: str, sharding: Any, shape: tuple[int, ...], mesh: Mesh, name: str
 ) -> Any:
-    """The names that cut each axis; `None` for an open one."""
-    if sharding is None:
-        return None
+    """The names that cut each axis."""
     spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     names_in(spec, mesh, asker, f"the spec of {name}")
     return full_spec(spec, shape, mesh, name, asker)
+
+
+def _open(
+    asker: str, sharding: Any, shape: tuple[int, ...], mesh: Mesh, name: str
+) -> Any:
+    """The names that cut each axis; `None` for one that is unconstrained."""
+    spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+    return open_spec(spec, _spec(asker, sharding, shape, mesh, name))
 
 
 @errors.api_boundary
@@ -328,9 +344,12 @@ def _constrained(x: Any, sharding: Any, name: str) -> Any:
                 "pass a NamedSharding, or call it inside `with mesh:`",
             )
         )
-    spec = _spec(asker, sharding, x.shape, mesh, name)
+    spec = _open(asker, sharding, x.shape, mesh, name)
     if isinstance(x, Tracer):
         return sharding_constraint(x, spec=spec)
+    own = named_sharding(x)
+    now = own.spec if own is not None and own.mesh == mesh else PartitionSpec()
+    spec = settled(spec_names(now, len(spec)), spec)
     # lazy: `device.py` comes after this file
     from fnx.api.device import device_put  # lazy: see above
 

@@ -48,7 +48,8 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     _check_format(fmt, args, kwargs)
 
     def show(*args: Any, **kwargs: Any) -> None:
-        builtins.print(fmt.format(*args, **kwargs))
+        # At once, so that lines of replicas stay apart.
+        builtins.print(fmt.format(*args, **kwargs) + "\n", end="")
 
     # Arrays of fnx print as users know them, also those in trees.
     _call("print", show, args, kwargs, from_numpy)

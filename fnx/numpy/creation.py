@@ -40,6 +40,7 @@ from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, defaulting, named, others, placed
 from fnx.runtime.device_array import beside, made_at, on_default, put, taken
+from fnx.runtime.sharding import PartitionSpec, Sharding
 
 # ---------------------------------------------------------------- from values
 
@@ -52,7 +53,7 @@ def array(
     order: str | None = "K",
     ndmin: int = 0,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """An array of the elements of nested lists, a NumPy array, an array or a scalar.
 
@@ -61,7 +62,8 @@ def array(
     are no numbers, `ShapeError` for ragged lists. Memory is always row-major and never
     shared with a NumPy array, so `copy` and `order` make no difference there. An array
     of another library on a GPU (`__cuda_array_interface__`, DLPack) is copied there, or
-    shared with `copy=False`. The result is on the default device, or on `device`.
+    shared with `copy=False`. The result is on the default device, or on `device`,
+    which may be a sharding.
 
     >>> array([[1, 2], [3, 4]])
     Array([[1, 2],
@@ -98,7 +100,7 @@ def asarray(
     order: str | None = None,
     *,
     copy: bool | None = None,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """The value as an array, itself if it is one of that dtype; else as `array`.
 
@@ -139,7 +141,7 @@ def astype(
     /,
     *,
     copy: bool = False,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """The array converted to a dtype (`None`: the default float), on `device` if given.
 
@@ -157,7 +159,7 @@ def astype(
 
 
 def from_dlpack(
-    x: Any, /, *, device: Device | None = None, copy: bool | None = None
+    x: Any, /, *, device: Device | Sharding | None = None, copy: bool | None = None
 ) -> Array:
     """An array that shares the memory of another library's array, where that is.
 
@@ -190,11 +192,17 @@ def from_dlpack(
 def made_on(
     device: Any, function: str, make: Callable[[], Any], new: bool = True
 ) -> Any:
-    """What a function makes, on a device and committed to it.
+    """What a function makes, on a device and committed to it, or as a sharding says.
 
     `new` says that nobody else can have the array that it gives. Raises
-    `ArgumentError` for what is no device, and while tracing.
+    `ArgumentError` for what is no device, and while tracing (but for shardings, which
+    are constraints there).
     """
+    if isinstance(device, Sharding | PartitionSpec):
+        # lazy: few have several devices
+        from fnx.api.device import device_put  # lazy: see above
+
+        return device_put(make(), device)
     where = named(device, function, names=False)
     if tracing():
         raise errors.ArgumentError(
@@ -325,7 +333,7 @@ def full(
     fill_value: ArrayLike,
     dtype: DTypeLike = None,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """An array of that shape with all elements equal to `fill_value`.
 
@@ -342,7 +350,7 @@ def full(
 
 @becomes_native
 def zeros(
-    shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
+    shape: Any, dtype: DTypeLike = None, *, device: Device | Sharding | None = None
 ) -> Array:
     """Zeros of that shape, of the default float dtype unless given.
 
@@ -356,7 +364,9 @@ def zeros(
 
 
 @becomes_native
-def ones(shape: Any, dtype: DTypeLike = None, *, device: Device | None = None) -> Array:
+def ones(
+    shape: Any, dtype: DTypeLike = None, *, device: Device | Sharding | None = None
+) -> Array:
     """Ones of that shape, of the default float dtype unless given.
 
     >>> ones(3)
@@ -369,7 +379,7 @@ def ones(shape: Any, dtype: DTypeLike = None, *, device: Device | None = None) -
 
 @becomes_native
 def empty(
-    shape: Any, dtype: DTypeLike = None, *, device: Device | None = None
+    shape: Any, dtype: DTypeLike = None, *, device: Device | Sharding | None = None
 ) -> Array:
     """The same as `zeros`: nothing could be written into an empty array."""
     if device is not None:
@@ -380,7 +390,11 @@ def empty(
 @becomes_native
 @takes_keys()
 def zeros_like(
-    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+    a: Any,
+    dtype: DTypeLike = None,
+    shape: Any = None,
+    *,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """Zeros of the shape and dtype of another array, unless given.
 
@@ -392,7 +406,11 @@ def zeros_like(
 
 @becomes_native
 def ones_like(
-    a: Any, dtype: DTypeLike = None, shape: Any = None, *, device: Device | None = None
+    a: Any,
+    dtype: DTypeLike = None,
+    shape: Any = None,
+    *,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """Ones of the shape and dtype of another array, unless given."""
     return _alike("ones_like", a, 1, dtype, shape, device)
@@ -405,7 +423,7 @@ def empty_like(
     dtype: DTypeLike = None,
     shape: Any = None,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """The same as `zeros_like`."""
     return _alike("empty_like", prototype, 0, dtype, shape, device)
@@ -419,7 +437,7 @@ def full_like(
     dtype: DTypeLike = None,
     shape: Any = None,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """An array of the shape and dtype of another one, unless given, all `fill_value`.
 
@@ -454,7 +472,7 @@ def _alike(
     value: Any,
     dtype: DTypeLike,
     shape: Any,
-    device: Device | None,
+    device: Device | Sharding | None,
 ) -> Array:
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = as_array(function, a)
@@ -482,7 +500,7 @@ def arange(
     step: Any = None,
     dtype: DTypeLike = None,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """Evenly spaced values in [start, stop), as Python's range; the bounds are known.
 

@@ -36,6 +36,7 @@ from fnx.numpy.ufuncs import divide, multiply
 from fnx.ops import fft as ffts
 from fnx.ops.pieces import pad
 from fnx.runtime.device import Device
+from fnx.runtime.sharding import Sharding
 
 Shape = Sequence[int]
 
@@ -365,7 +366,7 @@ def fftfreq(
     d: ArrayLike = 1.0,
     *,
     dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """The frequencies of `fft`'s n coefficients, of samples that lie d apart.
 
@@ -385,7 +386,7 @@ def rfftfreq(
     d: ArrayLike = 1.0,
     *,
     dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """The frequencies of `rfft`'s n // 2 + 1 coefficients, of samples d apart.
 

@@ -34,6 +34,7 @@ from fnx.ops.pieces import concatenate, pad, part_of
 from fnx.ops.shape import broadcast_in_dim, iota, permute, reshape
 from fnx.runtime.device import Device
 from fnx.runtime.device_array import beside
+from fnx.runtime.sharding import Sharding
 
 # ---------------------------------------------------------------- evenly spaced
 
@@ -48,7 +49,7 @@ def linspace(
     dtype: DTypeLike = None,
     axis: int = 0,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Any:
     """`num` evenly spaced values from `start` to `stop`, along a new axis.
 
@@ -317,7 +318,7 @@ def eye(
     k: int = 0,
     dtype: DTypeLike = None,
     *,
-    device: Device | None = None,
+    device: Device | Sharding | None = None,
 ) -> Array:
     """Ones on the k-th diagonal of an N by M array, zeros elsewhere.
 

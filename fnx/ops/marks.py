@@ -140,7 +140,8 @@ class _Barrier(Primitive):
 class _Constraint(Elementwise):
     """sharding_constraint(x, spec): the operand, cut along the axes of a mesh.
 
-    `spec` has the names that cut each axis. On one device there is nothing to be done.
+    `spec` has the names that cut each axis, or `None` for one that stays as it is. On
+    one device there is nothing to be done.
     """
 
     linear = True
@@ -163,8 +164,8 @@ class _Constraint(Elementwise):
         *,
         spec: Any,
     ) -> tuple[Any, bool]:
-        """The new axis is not cut."""
-        return self(*args, spec=((), *spec) if mapped[0] else spec), mapped[0]
+        """The new axis stays as it is."""
+        return self(*args, spec=(None, *spec) if mapped[0] else spec), mapped[0]
 
     def element(self, k: Any, index: Any, x: Any, *, spec: Any) -> Any:
         """The operand's element."""
@@ -177,9 +178,9 @@ class _Constraint(Elementwise):
     def cut(self, cutter: Any, eqn: Eqn, parts: Sequence[Any]) -> Any:
         """The operand cut as the spec says; along axes of another mesh it is not."""
         spec = eqn.params["spec"]
-        if not {name for names in spec for name in names} <= {*cutter.sizes}:
+        if not {name for names in spec for name in names or ()} <= {*cutter.sizes}:
             return parts
-        return [cutter.moved(parts[0], spec)]
+        return [cutter.settled(parts[0], spec)]
 
 
 sharding_constraint = _Constraint(

@@ -161,9 +161,9 @@ class Exchange:
             if error is not None and not isinstance(error, errors.CollectiveError)
         ]
         if failed:
-            reason = f"replica {_listed(failed)} has failed"
+            reason = f"{_have(failed)} failed"
         elif ended:
-            reason = f"replica {_listed(ended)} has ended without it"
+            reason = f"{_have(ended)} ended without it"
         else:
             reason = "the replicas did not meet before"
         return errors.CollectiveError(
@@ -192,8 +192,7 @@ class Exchange:
         return errors.CollectiveError(
             errors.explain(
                 f"collective {number} along the axis {self.name!r}, {shown(what)}",
-                f"replica {_listed(missing)} has not come within "
-                f"{config.collective_timeout} s",
+                f"{_have(missing)} not come within {config.collective_timeout} s",
                 "see what it does; fnx.config.collective_timeout is how long the "
                 "others wait",
             )
@@ -207,8 +206,9 @@ def _again(error: BaseException) -> Exception:
     return errors.CollectiveError(f"another replica failed: {error!r}")
 
 
-def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, sorted(ranks)))
+def _have(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, sorted(ranks)))
+    return f"replicas {shown} have" if len(ranks) > 1 else f"replica {shown} has"
 
 
 def shown(what: What | None) -> str:

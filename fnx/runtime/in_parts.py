@@ -49,6 +49,8 @@ class ShardedArray(ConcreteArray):
         super().__init__(data, type)
         self._sharding = sharding
 
+    committed = True
+
     def devices(self) -> set[Device]:
         """The devices that have a part."""
         return self._sharding.device_set
@@ -87,6 +89,8 @@ class PartsArray(ConcreteArray):
             data.setflags(write=False)
             self._data = data
         return self._data
+
+    committed = True
 
     def devices(self) -> set[Device]:
         """The devices that have a part."""

@@ -20,10 +20,27 @@ from fnx.runtime.mesh import Mesh, is_local
 Index = tuple[slice, ...]
 
 
+class _Unconstrained:
+    """The one value of `PartitionSpec.UNCONSTRAINED`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> str:
+        return "_UNCONSTRAINED"
+
+
+_UNCONSTRAINED = _Unconstrained()
+
+
 class PartitionSpec(tuple[Any, ...]):
     """For each axis of an array, the axis of a mesh that cuts it, several, or `None`.
 
-    Axes of the array that are not named are not cut.
+    Axes of the array that are not named are not cut. With
+    `PartitionSpec.UNCONSTRAINED` a constraint, or an output of `jit`, says nothing of
+    an axis: it stays as it comes. Elsewhere such an axis is not cut.
 
     >>> from fnx.sharding import PartitionSpec as P
     >>> P("data", None, ("x", "y"))
@@ -31,6 +48,8 @@ class PartitionSpec(tuple[Any, ...]):
     """
 
     __slots__ = ()
+
+    UNCONSTRAINED = _UNCONSTRAINED
 
     def __new__(cls, *partitions: Any) -> PartitionSpec:
         """A spec of these entries; a list is taken as a tuple."""
@@ -215,7 +234,7 @@ def part_index(
 
 def entry_names(entry: Any) -> tuple[Hashable, ...]:
     """The names in one entry of a spec."""
-    if entry is None:
+    if entry is None or entry is _UNCONSTRAINED:
         return ()
     return entry if isinstance(entry, tuple) else (entry,)
 
@@ -224,6 +243,15 @@ def spec_names(spec: PartitionSpec, ndim: int) -> tuple[tuple[Hashable, ...], ..
     """For each axis of an array of that rank the names of those that cut it."""
     entries = [entry_names(entry) for entry in spec]
     return (*entries, *[()] * (ndim - len(spec)))
+
+
+def open_spec(
+    spec: PartitionSpec, names: Sequence[tuple[Hashable, ...]]
+) -> tuple[tuple[Hashable, ...] | None, ...]:
+    """The names that cut each axis; `None` where the spec is `UNCONSTRAINED`."""
+    entries = (*spec, *[None] * (len(names) - len(spec)))
+    rows = zip(entries, names, strict=True)
+    return tuple([None if e is _UNCONSTRAINED else own for e, own in rows])
 
 
 def names_in(

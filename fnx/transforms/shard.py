@@ -36,6 +36,9 @@ Names = tuple[Hashable, ...]
 Spec = tuple[Names, ...]
 """For each axis of an array the axes of the mesh that cut it, the slowest first."""
 
+OpenSpec = tuple[Names | None, ...]
+"""How an array is to be cut; an axis with `None` stays as it is."""
+
 # So many equations at most are computed again for a part of what they give.
 _DEEPEST = 40
 
@@ -68,7 +71,7 @@ def partition_program(
     program: Program,
     axes: tuple[tuple[Hashable, int], ...],
     ins: tuple[Spec, ...],
-    outs: tuple[Spec | None, ...],
+    outs: tuple[OpenSpec | None, ...],
     replicate: bool,
 ) -> tuple[Program, tuple[Spec, ...]]:
     """The program of one device, and how its outputs are cut.
@@ -83,7 +86,7 @@ def partition_program(
         rows = zip(args, ins, strict=True)
         ends = cutter.run(program, [Part(x, spec) for x, spec in rows])
         pairs = zip(ends, outs, strict=True)
-        ends = [x if spec is None else cutter.moved(x, spec) for x, spec in pairs]
+        ends = [x if spec is None else cutter.settled(x, spec) for x, spec in pairs]
         found = tuple([end.spec for end in ends])
         return [end.value for end in ends]
 
@@ -199,6 +202,10 @@ class Cutter:
     def gathered(self, part: Part) -> Part:
         """The array as every device has it."""
         return self.moved(part, tuple([()] * len(part.spec)))
+
+    def settled(self, part: Part, wanted: OpenSpec) -> Part:
+        """The array cut as is wanted: an axis that stays lets others have its names."""
+        return self.moved(part, settled(part.spec, wanted))
 
     def moved(self, part: Part, spec: Spec) -> Part:
         """The array cut in another way: what is cut too much is gathered, then cut."""
@@ -442,6 +449,22 @@ class Cutter:
                 source=eqn.source,
             )
         )
+
+
+def settled(spec: Spec, wanted: OpenSpec) -> Spec:
+    """How an array is cut that is cut in some way, and then as is wanted.
+
+    >>> settled((("x",), ("y",)), (None, ("z",))), settled((("x",), ()), (None, ("x",)))
+    ((('x',), ('z',)), ((), ('x',)))
+    """
+    taken = {name for names in wanted for name in names or ()}
+    rows = zip(spec, wanted, strict=True)
+    return tuple(
+        [
+            tuple([n for n in now if n not in taken]) if new is None else new
+            for now, new in rows
+        ]
+    )
 
 
 def nested(outer: Spec, inner: Spec) -> Spec:

@@ -225,3 +225,29 @@ def test_q_ends_the_program(monkeypatch):
     monkeypatch.setattr(sys, "stdin", Terminal("q\n"))
     with pytest.raises(bdb.BdbQuit):
         fnx.jit(stopping)(3.0)
+
+
+@pytest.mark.multi_device
+def test_lines_of_replicas_stay_apart(monkeypatch):
+    """Each is written at once: what writes to a stream may be interrupted."""
+
+    class Stream:
+        def __init__(self):
+            self.writes = []
+
+        def write(self, text):
+            self.writes.append(text)
+
+        def flush(self):
+            pass
+
+    def f(x):
+        fnx.debug.print("member {}", fnx.lax.axis_index("i"))
+        return fnx.lax.psum(x, "i")
+
+    stream = Stream()
+    monkeypatch.setattr("sys.stdout", stream)
+    with fnx.config.override(cpu_devices=4):
+        fnx.pmap(f, "i")(np.ones((4, 3), "float32"))
+    wanted = [f"member {n}\n" for n in range(4)]
+    assert sorted(text for text in stream.writes if text) == wanted

@@ -174,7 +174,7 @@ def looping(x):
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (diverging, "has ended without it"),
+        (diverging, r"(replica \d has|replicas (\d, )+\d have) ended without it"),
         (differing, "do not call the same"),
         (looping, "has ended without it"),
     ],
