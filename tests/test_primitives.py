@@ -243,7 +243,12 @@ def test_tangents_have_the_types_of_the_outputs(case: Case) -> None:
             expected, *[many(primitive, part) for part in pair], strict=True
         ):
             assert output.type is x.type
-            np.testing.assert_array_equal(double(output), double(x))
+            if named(
+                case.primitive
+            ).compiled:  # with the tangents it is another program
+                assert_ulps(value(output), value(x), case.ulp, case.id)
+            else:
+                np.testing.assert_array_equal(double(output), double(x))
             assert t is None or (t.shape, t.dtype) == (x.shape, x.dtype)
             assert t is None or is_inexact(value(x))
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fnx import errors
+from fnx.core.attended import Attended
 from fnx.core.faults import Fault
 from fnx.core.layout import Convolved, Layout
 from fnx.core.links import Links, aligned
@@ -300,6 +301,10 @@ class Primitive:
         That is the dtypes of operands and result, and its numbers for arrays that are
         stored by themselves.
         """
+        return None
+
+    def attends(self, **params: Any) -> tuple[str, Attended] | None:
+        """What it computes of an attention, if it is one: that, or its gradients."""
         return None
 
     def alignment(

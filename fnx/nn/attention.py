@@ -11,10 +11,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import fnx.numpy as np_
 from fnx import dtypes, errors
 from fnx.core.array import Array
-from fnx.nn.normalizing import logsumexp, softmax
+from fnx.core.attended import Attended
+from fnx.nn.attending import attend, band, means, scaled_products, weights_of
+from fnx.nn.normalizing import logsumexp
 from fnx.numpy.operands import ArrayLike, as_array
 from fnx.ops.parts import stop_gradient
 
@@ -87,14 +91,17 @@ def dot_product_attention(
             f"of key"
         )
     factor = 1 / math.sqrt(width) if scale is None else scale
-    taken = _taken(
-        q.shape[1],
-        k.shape[1],
-        is_causal,
-        local_window_size,
+    left, right = _bounds(is_causal, local_window_size)
+    lengths = (
         _lengths("query_seq_lengths", query_seq_lengths, batch),
         _lengths("key_value_seq_lengths", key_value_seq_lengths, batch),
     )
+    shape = as_array(asker, query).shape
+    plain = not return_residual and _is_number(factor)
+    if plain and all(x is None for x in (bias, mask, *lengths)):
+        attended = Attended(float(factor), left, right)
+        return np_.reshape(attend(q, k, v, attended), shape)
+    taken = _within(band(q.shape[1], k.shape[1], left, right), q, k, lengths)
     if mask is not None:
         chosen = _grouped(_of_products("mask", mask, q, k), shared)
         if not dtypes.is_bool(chosen.dtype):
@@ -110,7 +117,6 @@ def dot_product_attention(
     if bias is not None:
         added = _grouped(_of_products("bias", bias, q, k), shared)
     out, residual = _attention(q, k, v, factor, added, taken, return_residual)
-    shape = as_array(asker, query).shape
     out = np_.reshape(out, shape)
     if not return_residual:
         return out
@@ -130,57 +136,40 @@ def _attention(
 
     Heads are apart by the head of the keys that they share: axes b, t, k, g, h.
     """
-    batch, length, heads, width = q.shape
-    shared = k.shape[2]
-    groups = np_.reshape(q, (batch, length, shared, heads // shared, width))
-    wide = np_.promote_types(q.dtype, dtypes.float32)
-    products = np_.einsum("btkgh,bskh->bkgts", groups, k, preferred_element_type=wide)
-    products = np_.multiply(products, np_.asarray(scale, wide))
+    products = scaled_products(q, k, scale)
     if bias is not None:
-        products = np_.asarray(np_.add(products, bias), wide)
-    weights = _weights(products, taken)
-    means = np_.einsum("bkgts,bskh->btkgh", np_.asarray(weights, v.dtype), v)
+        products = np_.asarray(np_.add(products, bias), products.dtype)
+    out = means(weights_of(products, taken), v)
     if not with_residual:
-        return means, means
+        return out, out
     sums = np_.asarray(logsumexp(products, -1, where=taken), q.dtype)
-    return means, np_.transpose(sums, (0, 3, 1, 2))
+    return out, np_.transpose(sums, (0, 3, 1, 2))
 
 
-def _weights(products: Array, taken: Array | None) -> Array:
-    """The softmax of each row, 0 for a row of which nothing is taken."""
-    if taken is None:
-        return softmax(products)
-    some = np_.any(taken, -1, keepdims=True)
-    # Such a row is computed as if all were taken: its derivatives are finite then.
-    weights = softmax(products, where=np_.logical_or(taken, np_.logical_not(some)))
-    return np_.where(some, weights, 0)
+def _is_number(scale: Any) -> bool:
+    """Whether a factor is known while a function is traced."""
+    return isinstance(scale, int | float | np.floating)
 
 
-def _taken(
-    length: int,
-    count: int,
-    causal: bool,
-    window: Any,
-    query_lengths: Array | None,
-    key_lengths: Array | None,
+def _bounds(causal: bool, window: Any) -> tuple[int | None, int | None]:
+    """How many positions before and after itself a query sees, if there are bounds."""
+    left, right = (None, None) if window is None else _window(window)
+    return left, 0 if causal else right
+
+
+def _within(
+    taken: Array | None,
+    q: Array,
+    k: Array,
+    lengths: Sequence[Array | None],
 ) -> Array | None:
-    """Which products take part by their positions: axes b, k, g, t, s, or None."""
-    rows = np_.reshape(np_.arange(length), (1, 1, 1, length, 1))
-    columns = np_.reshape(np_.arange(count), (1, 1, 1, 1, count))
-    conditions = []
-    if causal:
-        conditions.append(np_.greater_equal(rows, columns))
-    if window is not None:
-        left, right = _window(window)
-        conditions.append(np_.less_equal(rows, np_.add(columns, left)))
-        conditions.append(np_.greater_equal(np_.add(rows, right), columns))
-    for places, lengths in ((rows, query_lengths), (columns, key_lengths)):
-        if lengths is not None:
-            ends = np_.reshape(lengths, (-1, 1, 1, 1, 1))
-            conditions.append(np_.less(places, ends))
-    taken = None
-    for condition in conditions:
-        taken = condition if taken is None else np_.logical_and(taken, condition)
+    """What is taken of queries and keys, of which sequences have so many."""
+    rows = np_.reshape(np_.arange(q.shape[1]), (1, 1, 1, q.shape[1], 1))
+    columns = np_.reshape(np_.arange(k.shape[1]), (1, 1, 1, 1, k.shape[1]))
+    for places, ends in zip((rows, columns), lengths, strict=True):
+        if ends is not None:
+            inside = np_.less(places, np_.reshape(ends, (-1, 1, 1, 1, 1)))
+            taken = inside if taken is None else np_.logical_and(taken, inside)
     return taken
 
 

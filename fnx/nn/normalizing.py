@@ -2,7 +2,7 @@
 
 Receives arrays and axes, gives arrays. The shift by the maximum is part of what is
 differentiated: so the derivative for a class that takes nearly everything is computed
-from the others, and keeps its relative precision. Next on the walk: `attention.py`.
+from the others, and keeps its relative precision. Next on the walk: `attending.py`.
 """
 
 from __future__ import annotations

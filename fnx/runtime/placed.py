@@ -224,7 +224,10 @@ def _on_device(
     backend = placement.device.backend
     body = primitive.body(**params)
     executable: Any
-    if body is not None:
+    if primitive.has("attends"):
+        types = [x.type for x in operands]
+        executable = executable_for(single(primitive, types, params), backend)
+    elif body is not None:
         executable = executable_for(body, backend)
     elif primitive.personal:
         return _by_the_host(primitive, operands, params, placement)
