@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from fnx.runtime.plan import Carry, HostStep, LoopStep, Place, Plan, Rows
 from fnx_cuda.instructions import (
     After,
+    Attend,
     Body,
     Branch,
     Call,
@@ -62,6 +63,8 @@ class _Work:
     def instruction(self, item: Instruction) -> Instruction:
         """An instruction with copies in all the loops inside."""
         match item:
+            case Attend(step, body):
+                return Attend(step, self.body(body))
             case Branch(step, branches):
                 return Branch(step, tuple([self.body(branch) for branch in branches]))
             case Loop(step, body, test):
@@ -111,6 +114,8 @@ def _needed(item: Instruction, place: Place) -> int:
         case Convolve(step):
             return ALIGNMENT if place in (step.out, step.x, step.kernel) else 1
         case Served(step):
+            return ALIGNMENT if place in (*step.inputs, *step.outputs) else 1
+        case Attend(step):
             return ALIGNMENT if place in (*step.inputs, *step.outputs) else 1
         case Branch(step, branches):
             pairs = list(zip(branches, step.branches, strict=True))
@@ -202,6 +207,9 @@ def _mapped(item: Instruction, moved: dict[Place, Place]) -> Instruction:
             x, kernel, out = at(step.x), at(step.kernel), at(step.out)
             turned = dataclasses.replace(step, out=out, x=x, kernel=kernel)
             return Convolve(turned, launches_at(launches), launches_at(packing), packed)
+        case Attend(step, body):
+            given, ends = all_at(step.inputs), all_at(step.outputs)
+            return Attend(dataclasses.replace(step, inputs=given, outputs=ends), body)
         case Branch(step, branches):
             given, ends = all_at(step.inputs), all_at(step.outputs)
             return Branch(

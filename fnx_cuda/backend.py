@@ -23,6 +23,7 @@ from fnx_cuda import device as devices
 from fnx_cuda.align import aligned
 from fnx_cuda.collectives import Ranks
 from fnx_cuda.convolution import PRODUCTS
+from fnx_cuda.cudnn_graph import LIBRARY
 from fnx_cuda.lower import lower
 from fnx_cuda.memory import Buffer
 from fnx_cuda.program import Compiled, Program
@@ -49,7 +50,8 @@ class CudaBackend:
 
     def machine(self) -> str:
         """Instructions run on every device: cubins are cached by themselves."""
-        return f"CUDA, CuPy {_cupy.version()}"
+        # Programs have attentions as such where the library for them is.
+        return f"CUDA, CuPy {_cupy.version()}{', cuDNN' * LIBRARY.is_installed()}"
 
     def compile(self, plan: Plan) -> Compiled:
         """The plan as instructions; its kernels are compiled when it is loaded."""

@@ -24,8 +24,12 @@ _known: dict[str, bool] = {}
 def takes_library(
     item: Served, device: int, stream: int, library: Start, own: Start
 ) -> bool:
+    """Whether a library does a routine."""
+    return is_quicker(_key(item, device), stream, library, own)
+
+
+def is_quicker(key: str, stream: int, library: Start, own: Start) -> bool:
     """Whether a library does it; the first time both are timed, and waited for."""
-    key = _key(item, device)
     if key not in _known:
         kept = cache.load(key) if config.disk_cache else None
         if kept is None:

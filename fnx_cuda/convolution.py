@@ -11,6 +11,7 @@ Next on the walk: `blaslt_api.py`.
 from __future__ import annotations
 
 from fnx.runtime.plan import ConvolutionStep, Convolved, Place, Products
+from fnx_cuda.attention_problem import attends
 from fnx_cuda.convolution_problem import (
     MARGIN,
     Windowed,
@@ -77,8 +78,9 @@ def copies(dtype: DType, out_dtype: DType, convolved: Convolved) -> str | None:
     return None if size % 8 else name
 
 
-PRODUCTS = Products(multiplies, pays, convolves, copies, joined)
-"""Which matrix products and convolutions are steps on a GPU, and what joins them."""
+PRODUCTS = Products(multiplies, pays, convolves, copies, joined, attends)
+"""What are steps on a GPU: matrix products, convolutions, attentions; what joins them.
+"""
 
 
 def _is_too_large(convolved: Convolved) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from fnx.runtime.backend import Finding, Found
 from fnx_cuda import _cupy, finding, libraries, nvrtc
+from fnx_cuda.cudnn_graph import LIBRARY
 from fnx_cuda.memory import readable
 
 _OWN = "nothing need be done: fnx has kernels of its own in its place"
@@ -39,6 +40,7 @@ def findings() -> list[Finding]:
         _line("cuBLASLt, loaded", lambda: _library("cublasLt"), _OWN),
         _line("cuBLAS, loaded", lambda: _library("cublas"), _OWN),
         _line("cuDNN, loaded", lambda: _library("cudnn"), _OWN),
+        _line("cuDNN's attention", _attention, _OWN),
         _line("cuFFT, loaded", lambda: _library("cufft"), _OWN),
         _line("cuSOLVER, loaded", lambda: _library("cusolver"), _PARTLY),
     ]
@@ -64,6 +66,14 @@ def _device(number: int) -> str:
         f"{capability[-1]}, {processors} multiprocessors, "
         f"{readable(_cupy.total_memory(number))}"
     )
+
+
+def _attention() -> str:
+    if not LIBRARY.is_installed():
+        raise ImportError("the package nvidia-cudnn-frontend is not there")
+    if not LIBRARY.serves():
+        raise ImportError("nvidia-cudnn-frontend finds no cuDNN, or an old one")
+    return f"found, {LIBRARY.version()}"
 
 
 def _dotted(version: int) -> str:

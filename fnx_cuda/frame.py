@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fnx.runtime.plan import HostStep, LoopStep, Place, Plan
 from fnx_cuda.instructions import (
+    Attend,
     Body,
     Branch,
     Convolve,
@@ -98,6 +99,8 @@ def places(instruction: Instruction) -> Iterator[Place]:
             yield from step.outputs
             for stage in (*stages, *(own or ())):
                 yield from stage.pointers if isinstance(stage, Launch) else stage.places
+        case Attend(step):
+            yield from (*step.inputs, *step.outputs, step.scratch)
         case Branch(step):
             yield from (step.index, *step.inputs, *step.outputs, step.scratch)
         case Loop(step):
@@ -171,6 +174,9 @@ def nodes(instruction: Instruction, captured: Callable[[HostStep], bool]) -> int
             return max(len(all_launches(instruction)), 1)
         case Convolve(launches=launches, packing=packing):
             return max(len(launches), 1 + len(packing))
+        case Attend(body=body):
+            of_body = body_nodes(body, captured)
+            return None if of_body is None else max(of_body, 1)
         case Served():
             return served_nodes(instruction)
         case Loop(step, body):
@@ -204,6 +210,8 @@ def texts(body: Body) -> Iterator[str]:
             case Served(_, stages, own):
                 every = *stages, *(own or ())
                 yield from [each.text for each in every if isinstance(each, Launch)]
+            case Attend(body=inner):
+                yield from texts(inner)
             case Branch(branches=branches):
                 for branch in branches:
                     yield from texts(branch)
@@ -233,6 +241,9 @@ def name(instruction: Instruction) -> str:
             c = step.convolved
             size = f"{c.groups}×{c.batch * c.places}×{c.outs}×{c.summed}"
             return f"the convolution {size} of {step.dtype}"
+        case Attend(step):
+            size = "×".join(map(str, step.input_types[0].shape))
+            return f"the attention {size} of {step.input_types[0].dtype}"
         case Served(step):
             return f"{step.primitive.name!r}"
         case Branch(branches=branches):

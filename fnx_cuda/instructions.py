@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fnx.records import record
 from fnx.runtime.plan import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     HostStep,
@@ -117,6 +118,14 @@ class Convolve:
 
 
 @record
+class Attend:
+    """An attention or its gradients that a library may have, or else a body."""
+
+    step: AttentionStep
+    body: Body
+
+
+@record
 class Call:
     """What a library does, on the arrays at places."""
 
@@ -154,7 +163,17 @@ class Loop:
 
 
 Instruction = (
-    Launch | Copy | Host | Meet | Numbered | Product | Convolve | Served | Branch | Loop
+    Launch
+    | Copy
+    | Host
+    | Meet
+    | Numbered
+    | Product
+    | Convolve
+    | Attend
+    | Served
+    | Branch
+    | Loop
 )
 
 

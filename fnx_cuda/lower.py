@@ -15,6 +15,7 @@ from fnx.errors import InternalError
 from fnx.kernel.expr import Buffer
 from fnx.kernel.ir import Kernel, Sort
 from fnx.runtime.plan import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     CopyStep,
@@ -34,6 +35,7 @@ from fnx_cuda.cudnn_problem import packing_kernel, places, problem
 from fnx_cuda.emit import Source, kernel_source
 from fnx_cuda.instructions import (
     After,
+    Attend,
     Body,
     Branch,
     Convolve,
@@ -89,6 +91,8 @@ class _Lowering:
                 return self.convolved(step)
             case FollowedStep():
                 return [self.followed(step)]
+            case AttentionStep(plan=plan):
+                return [Attend(step, self.body(plan))]
             case CopyStep(out, source, nbytes):
                 return [Copy(out, source, nbytes)] if nbytes else []
             case HostStep():

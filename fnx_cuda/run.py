@@ -15,6 +15,7 @@ from typing import Any
 
 from fnx.runtime.plan import Place
 from fnx_cuda import _cupy, failures, frame, modules
+from fnx_cuda.attending import attend_action
 from fnx_cuda.collectives import is_captured, meeting_action, numbered_action
 from fnx_cuda.convolving import convolve_action
 from fnx_cuda.device import Device
@@ -23,6 +24,7 @@ from fnx_cuda.frame import Frame
 from fnx_cuda.graph import Graphs
 from fnx_cuda.host import host_action
 from fnx_cuda.instructions import (
+    Attend,
     Body,
     Branch,
     Convolve,
@@ -199,6 +201,8 @@ def action(instruction: Instruction, device: Device) -> Action:
         case Convolve(launches=launches, packing=packing):
             own, pack = _in_order(launches, device), _in_order(packing, device)
             return convolve_action(instruction, device, own, pack)
+        case Attend(body=body):
+            return attend_action(instruction, Ready(body, device), device)
         case Served():
             return served_action(instruction, device, launch_action)
         case Branch():

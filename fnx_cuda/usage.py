@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from fnx.records import record
 from fnx.runtime.plan import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     CopyStep,
@@ -80,6 +81,8 @@ def _values(step: Step) -> Iterator[tuple[int, str]]:
             made = c.groups * c.batch * c.places * c.outs * out_dtype.itemsize
             name = f"convolution {c.groups}×{c.batch * c.places}×{c.outs}×{c.summed}"
             yield max(made, c.read * dtype.itemsize), name
+        case AttentionStep(plan=plan):
+            yield plan.arena, "scratch of an attention"
         case CopyStep(nbytes=nbytes):
             yield nbytes, "copy"
         case ForeignStep(host=host):

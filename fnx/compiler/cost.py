@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from fnx import dtypes
 from fnx.compiler.step import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     CopyStep,
@@ -98,6 +99,8 @@ def step_cost(step: Step) -> Cost:
             return Cost(nbytes=type_bytes([*inputs, *outputs]), host_calls=1)
         case ForeignStep(host=host):
             return step_cost(host)
+        case AttentionStep(plan=plan):
+            return plan_cost(plan)
         case BranchStep(branches=plans):
             rows = [plan_cost(plan)._values() for plan in plans]  # type: ignore[attr-defined]
             return Cost(*map(max, zip(*rows, strict=True)))

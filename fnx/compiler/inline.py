@@ -22,9 +22,9 @@ def inline(
 ) -> Program:
     """The program with every held program that may be inlined written out.
 
-    Equations that are `kept` stay as they are, and so do the convolutions that a
-    backend computes as such. What depends on the backend alone is put in. If it
-    `hoists`, what loops compute anew in every round stands before them.
+    Equations that are `kept` stay as they are, and so do the convolutions and the
+    attentions that a backend computes as such. What depends on the backend alone is put
+    in. If it `hoists`, what loops compute anew in every round stands before them.
     """
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
@@ -66,6 +66,7 @@ class _Inliner:
                 env[eqn.outputs[0]] = value
                 continue
             stays = self.kept is not None and self.kept(eqn)
+            stays = stays or self.products.has_attention(eqn)
             body = None if stays else eqn.primitive.body(**eqn.params)
             if body is None:
                 parts = self._parts(eqn)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fnx import dtypes
+from fnx.core.attended import Attended
 from fnx.core.layout import Convolved
 from fnx.core.program import Eqn
+from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.sizes import usual
 
@@ -37,7 +39,9 @@ class Products:
     convolutions are steps; the others are folds. Where it is `None`, convolutions are
     made of matrix products. `copies(dtype, out_dtype, convolved)` says which axis of x
     had better be innermost, its "batch" or its "features", where a copy of x is worth
-    it. `joins(drafts, placed)` makes one step of products and kernels that the backend
+    it. `attends(part, attended, types)` says which attentions, or gradients of such,
+    are steps, by the types of what they are given; the others are their programs.
+    `joins(drafts, placed)` makes one step of products and kernels that the backend
     may compute at once; values that are `placed` are needed outside of the plan.
     """
 
@@ -46,6 +50,7 @@ class Products:
     convolves: Callable[[DType, DType, Convolved], bool] | None = None
     copies: Callable[[DType, DType, Convolved], str | None] | None = None
     joins: Callable[[Sequence[Draft], Container[Value]], list[Draft]] | None = None
+    attends: Callable[[str, Attended, Sequence[ArrayType]], bool] | None = None
 
     def convolution(self, eqn: Eqn) -> tuple[DType, DType, Convolved] | None:
         """The convolution that an equation is, where the backend is asked about it."""
@@ -53,6 +58,14 @@ class Products:
             return None
         types = [atom.type for atom in eqn.inputs]
         return eqn.primitive.convolved(types, eqn.params)
+
+    def has_attention(self, eqn: Eqn) -> bool:
+        """Whether an equation is an attention that is a step, and not its program."""
+        if self.attends is None:
+            return False
+        found = eqn.primitive.attends(**eqn.params)
+        types = [atom.type for atom in eqn.inputs]
+        return found is not None and self.attends(*found, types)
 
 
 def is_small(stack: int, m: int, n: int, k: int) -> bool:

@@ -31,6 +31,7 @@ from fnx.compiler.places import (
 )
 from fnx.compiler.reading import function_values
 from fnx.compiler.step import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     CopyStep,
@@ -373,6 +374,27 @@ class PlanBuilder:
             return ConvolutionStep(x.dtype, *ends, convolved, out.dtype, tf32)
 
         self.add_draft(Draft((base_of(x), base_of(kernel)), (out,), make))
+
+    def attend(self, program: Program, operands: Sequence[Value | Literal]) -> None:
+        """The attention that the current equation is, with the plan of its program."""
+        eqn = self._eqn
+        known = None if eqn is None else eqn.primitive.attends(**eqn.params)
+        if known is None:
+            raise errors.InternalError("plan.attend() outside of an attention's rule")
+        plan, outputs = self.held(program, 0, 0), self.outputs
+        reads = [base_of(self._in_memory(x)) for x in operands]
+        types = tuple([x.type for x in operands])
+        scratch = scratch_of(plan)
+
+        def make(place: Callable[[Value], Place]) -> Step:
+            inputs = tuple([place(value) for value in reads])
+            ends = tuple([place(out) for out in outputs])
+            out_types = tuple([out.type for out in outputs])
+            return AttentionStep(
+                *known, plan, inputs, types, ends, out_types, place(scratch)
+            )
+
+        self.add_draft(Draft(tuple(reads), (*outputs, scratch), make))
 
     def copy(self, out: Value, source: Value) -> None:
         """Copies a value's bytes."""

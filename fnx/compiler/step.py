@@ -1,8 +1,8 @@
 """What a plan is: steps in order, over places in the caller's memory and in one arena.
 
-A step is a kernel, a matrix product, a convolution, a copy, a callback to the host
-(where an operation without native code runs by its `reference` rule), a kernel of the
-user's, or a branch or loop over other plans.
+A step is a kernel, a matrix product, a convolution, an attention, a copy, a callback to
+the host (where an operation without native code runs by its `reference` rule), a kernel
+of the user's, or a branch or loop over other plans.
 Made by `plan.py`, read by backends. Next on the walk: `places.py`.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fnx.compiler.places import Draft, Place, Value, base_of
+from fnx.core.attended import FORWARD, Attended
 from fnx.core.foreign import Foreign, Launch
 from fnx.core.layout import Convolved, Product
 from fnx.core.primitive import Primitive
@@ -84,6 +85,24 @@ class ConvolutionStep:
     convolved: Convolved
     out_dtype: np.dtype[Any]
     tf32: bool = False
+
+
+@record
+class AttentionStep:
+    """An attention or its gradients (`part`), by a routine that a backend may have.
+
+    Where that does not serve, the plan does the same: it takes the inputs and fills the
+    outputs; `scratch` is where its arena is.
+    """
+
+    part: str
+    attended: Attended
+    plan: Plan
+    inputs: tuple[Place, ...]
+    input_types: tuple[ArrayType, ...]
+    outputs: tuple[Place, ...]
+    output_types: tuple[ArrayType, ...]
+    scratch: Place
 
 
 @record
@@ -208,6 +227,7 @@ Step = (
     | MatmulStep
     | FollowedStep
     | ConvolutionStep
+    | AttentionStep
     | CopyStep
     | HostStep
     | ForeignStep
@@ -280,6 +300,8 @@ def held_plans(step: Step) -> tuple[Plan, ...]:
     match step:
         case BranchStep():
             return step.branches
+        case AttentionStep():
+            return (step.plan,)
         case LoopStep(body, test=test):
             return (body,) if test is None else (test.plan, body)
     return ()
@@ -316,6 +338,11 @@ def _describe(step: Step) -> str:
         case ConvolutionStep(dtype, out, x, kernel, c):
             size = "×".join(map(str, (c.groups, c.batch * c.places, c.outs, c.summed)))
             return f"{out} = {x} convolved with {kernel}  {size} {dtype}"
+        case AttentionStep(part, attended):
+            ends = ", ".join(map(str, step.outputs))
+            inputs = ", ".join(map(str, step.inputs))
+            what = "attention" if part == FORWARD else "gradients of attention"
+            return f"{ends} = {what}({inputs})  {attended.shown}"
         case CopyStep(out, source, nbytes):
             return f"{out} = copy {source}  {nbytes!r} bytes"
         case HostStep():

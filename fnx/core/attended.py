@@ -23,6 +23,19 @@ class Attended:
     right: int | None = None
     logsumexp: bool = False
 
+    @property
+    def shown(self) -> str:
+        """Which keys a query at t sees, for people.
+
+        >>> Attended(1.0, left=3, right=0).shown
+        't - 3 … t'
+        """
+        if self.left is None and self.right is None:
+            return "all keys"
+        start = "" if self.left is None else f"t - {self.left} "
+        end = "" if self.right is None else f" t + {self.right}" if self.right else " t"
+        return f"{start}…{end}"
+
     def sees_some(self, queries: int, keys: int) -> bool:
         """Whether each of so many queries sees at least one of so many keys.
 

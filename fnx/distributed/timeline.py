@@ -28,6 +28,7 @@ from fnx.ops.meeting import axis_index
 from fnx.ops.sending import pbroadcast, ppermute
 from fnx.records import record
 from fnx.runtime.plan import (
+    AttentionStep,
     BranchStep,
     ConvolutionStep,
     CopyStep,
@@ -239,6 +240,8 @@ class _Clock:
                 if not known or step.length is None:
                     return replace(once, uncounted=once.uncounted + 1)
                 return once.times(step.length)
+            case AttentionStep(plan=plan):
+                return timeline(plan, self.machine)
             case BranchStep(branches=branches):
                 found = [timeline(plan, self.machine) for plan in branches]
                 return max(found, key=lambda row: row.seconds)
@@ -342,6 +345,8 @@ def _reads(step: Step) -> tuple[Place, ...]:
             return _places(step.host.inputs)
         case BranchStep():
             return step.index, *step.inputs
+        case AttentionStep():
+            return step.inputs
         case LoopStep():
             starts = [carry.start for carry in step.carry]
             read = [each.place for each in step.rows]
@@ -357,7 +362,7 @@ def _writes(step: Step) -> tuple[Place, ...]:
             return tuple([place for part in step.parts for place in _writes(part)])
         case MatmulStep() | ConvolutionStep() | CopyStep():
             return (step.out,)
-        case HostStep() | BranchStep():
+        case HostStep() | BranchStep() | AttentionStep():
             return step.outputs
         case ForeignStep():
             return step.host.outputs

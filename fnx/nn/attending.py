@@ -59,21 +59,17 @@ def _programs(
 
     They depend on all of the arguments, also on those that only tracing reads.
     """
+    own = functools.partial(means_and_sums, attended=attended)
+    formula = functools.partial(by_formula, attended=attended)
 
     def forward(q: Array, k: Array, v: Array) -> Any:
-        own = functools.partial(means_and_sums, attended=attended)
         return platform_dependent(q, k, v, cpu=own, default=own)
 
+    def differentiated(*args: Array) -> Any:
+        q, k, v, _, _, ct = args
+        return vjp(lambda *operands: own(*operands)[0], q, k, v)[1](ct)
+
     def gradients(*args: Array) -> Any:
-        def differentiated(
-            q: Array, k: Array, v: Array, out: Array, sums: Array, ct: Array
-        ) -> Any:
-            def means(*operands: Array) -> Array:
-                return means_and_sums(*operands, attended)[0]
-
-            return vjp(means, q, k, v)[1](ct)
-
-        formula = functools.partial(by_formula, attended=attended)
         return platform_dependent(*args, cpu=differentiated, default=formula)
 
     program = _held(forward, types)

@@ -8,6 +8,7 @@ from fnx.compiler.cost import Cost, plan_cost, step_cost, type_bytes
 from fnx.compiler.multiply import Products, is_small
 from fnx.compiler.places import Draft, Place, Value, base_of
 from fnx.compiler.step import (
+    AttentionStep,
     BranchStep,
     Carry,
     ConvolutionStep,
@@ -27,6 +28,7 @@ from fnx.compiler.step import (
     held_plans,
     kernel_draft,
 )
+from fnx.core.attended import GRADIENTS, Attended
 from fnx.core.axes import is_replica, met
 from fnx.core.communicator import Communicator, OnDevice
 from fnx.core.foreign import Foreign, Native
@@ -38,6 +40,8 @@ from fnx.core.types import ArrayType
 
 __all__ = [
     "ArrayType",
+    "Attended",
+    "AttentionStep",
     "BranchStep",
     "Carry",
     "Communicator",
@@ -46,6 +50,7 @@ __all__ = [
     "CopyStep",
     "Cost",
     "Draft",
+    "GRADIENTS",
     "Foreign",
     "FollowedStep",
     "ForeignStep",
