@@ -11,6 +11,7 @@ from fnx.core.attended import Attended
 from fnx.core.program import Program
 from fnx.core.types import array_type
 from fnx.nn.attending import by_formula, means_and_sums
+from fnx.nn.blocked import blocked
 from tests.cases_control import F3, add, bad, held
 
 Q = array_type((2, 3, 4, 2), "float64")
@@ -19,51 +20,55 @@ SUMS = array_type((2, 4, 3), "float64")
 SAVED = (Q, KEYS, KEYS, Q, SUMS, Q)
 
 
-def _programs(attended: Attended) -> tuple[Program, Program, Program]:
-    """Of the attention, and of its gradients: by that program, and the formula."""
+def _programs(attended: Attended) -> dict[str, Program]:
+    """Of the attention and of its gradients, and what CPUs have of both."""
 
-    def differentiated(*args):
-        *operands, _, _, ct = args
-        pull = fnx.vjp(lambda *xs: means_and_sums(*xs, attended)[0], *operands)[1]
-        return pull(ct)
+    def differentiated(way):
+        def gradients(*args):
+            *operands, _, _, ct = args
+            return fnx.vjp(lambda *xs: way(*xs, attended)[0], *operands)[1](ct)
 
-    own = functools.partial(means_and_sums, attended=attended)
-    formula = functools.partial(by_formula, attended=attended)
-    return (
-        held(own, Q, KEYS, KEYS),
-        held(differentiated, *SAVED),
-        held(formula, *SAVED),
-    )
+        return gradients
+
+    own, cpu, formula = [
+        functools.partial(way, attended=attended)
+        for way in (means_and_sums, blocked, by_formula)
+    ]
+    return {
+        "program": held(own, Q, KEYS, KEYS),
+        "cpu": held(cpu, Q, KEYS, KEYS),
+        "differentiated": held(differentiated(means_and_sums), *SAVED),
+        "formula": held(formula, *SAVED),
+        "cpu_gradients": held(differentiated(blocked), *SAVED),
+    }
 
 
 for _name, _left, _right in (("all", None, None), ("causal", None, 0), ("band", 1, 1)):
     for _summed in (False, True):
         _attended = Attended(0.4, _left, _right, _summed)
-        _program, _differentiated, _formula = _programs(_attended)
+        _made = _programs(_attended)
+        _own = {name: _made[name] for name in ("program", "cpu", "cpu_gradients")}
+        _own |= {"gradients": _made["formula"], "attended": _attended}
         add(
             "attention",
             f"{_name}{' with sums' if _summed else ''}",
             (Q, KEYS, KEYS),
-            params={
-                "program": _program,
-                "gradients": _formula,
-                "attended": _attended,
-            },
+            params=_own,
             smooth=(0, 1, 2),
             linear=() if _summed else ((2,),),
         )
-    for _way, _held in (("differentiated", _differentiated), ("formula", _formula)):
+    for _way in ("differentiated", "formula"):
+        _held = _made[_way]
+        _rest = {"program": _held, "cpu": _held, "attended": _attended}
         add(
             "attention_gradients",
             f"{_name} {_way}",
             SAVED,
-            params={"program": _held, "attended": _attended},
+            params=_rest,
             smooth=(0, 1, 2, 5) if _way == "differentiated" else (0, 1, 2, 3, 4, 5),
             linear=((5,),),
         )
 
-_own = {"program": _program, "gradients": _formula, "attended": _attended}
-_rest = {"program": _formula, "attended": _attended}
 _types = (Q, KEYS, F3)
 bad("attention", "shapes", _types, errors.ShapeError, "attention: takes", **_own)
 _types = (Q, KEYS, KEYS, Q, SUMS, F3)

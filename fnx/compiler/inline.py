@@ -67,7 +67,7 @@ class _Inliner:
                 continue
             stays = self.kept is not None and self.kept(eqn)
             stays = stays or self.products.has_attention(eqn)
-            body = None if stays else eqn.primitive.body(**eqn.params)
+            body = None if stays else eqn.primitive.body_on(self.backend, **eqn.params)
             if body is None:
                 parts = self._parts(eqn)
                 if parts is not None:

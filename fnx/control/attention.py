@@ -56,8 +56,12 @@ class _Standing(Primitive):
         """The program."""
         return self._program(params)
 
-    def _program(self, params: dict[str, Any]) -> Program:
-        program: Program = params["program"]
+    def body_on(self, backend: str, **params: Any) -> Program:
+        """The program, of which a CPU has one of its own."""
+        return self._program(params, "cpu" if backend == "cpu" else "program")
+
+    def _program(self, params: dict[str, Any], which: str = "program") -> Program:
+        program: Program = params[which]
         return program
 
     def jvp(
@@ -112,14 +116,15 @@ class _Standing(Primitive):
 
 
 class _Attention(_Standing):
-    """attention(q, k, v, program, gradients, attended): the output[, logsumexp].
+    """attention(q, k, v, program, cpu, gradients, cpu_gradients, attended).
 
-    `program` gives both; `gradients` is that of `attention_gradients`.
+    It gives the output[, logsumexp]; the programs give both, and `gradients` are those
+    of `attention_gradients`.
     """
 
-    def _program(self, params: dict[str, Any]) -> Program:
-        wanted = params["attended"].logsumexp
-        return params["program"] if wanted else _output_alone(params["program"])
+    def _program(self, params: dict[str, Any], which: str = "program") -> Program:
+        program: Program = params[which]
+        return program if params["attended"].logsumexp else _output_alone(program)
 
     def pruned(self, eqn: Eqn, used: Sequence[bool]) -> Eqn:
         """Without the logsumexp where nobody needs it."""
@@ -146,7 +151,9 @@ class _Attention(_Standing):
         moved = custom_vjp_linear(
             *residuals,
             *[t for t in tangents if t is not None],
-            backward=_backward(params["gradients"], attended, moving),
+            backward=_backward(
+                params["gradients"], params["cpu_gradients"], attended, moving
+            ),
             forward=_forward(self._program(params), (out.type, sums.type), moving),
             residuals=len(residuals),
             outputs=(out.type,),
@@ -156,7 +163,7 @@ class _Attention(_Standing):
 
 
 class _Gradients(_Standing):
-    """attention_gradients(q, k, v, out, logsumexp, ct, program, attended).
+    """attention_gradients(q, k, v, out, logsumexp, ct, program, cpu, attended).
 
     The cotangents of q, k and v for one of the output, which it is linear in.
     """
@@ -177,10 +184,12 @@ def _output_alone(program: Program) -> Program:
 
 
 @cached
-def _backward(gradients: Program, attended: Attended, moving: Mask) -> Program:
+def _backward(
+    gradients: Program, cpu: Program, attended: Attended, moving: Mask
+) -> Program:
     """From what is saved and a cotangent of the output to cotangents of what moves."""
     inputs, outputs = new_vars(gradients.input_types), new_vars(gradients.output_types)
-    params = {"program": gradients, "attended": attended}
+    params = {"program": gradients, "cpu": cpu, "attended": attended}
     eqn = Eqn(attention_gradients, inputs, outputs, params, None)
     return Program(inputs, (eqn,), chosen(outputs, moving))
 

@@ -178,6 +178,10 @@ class Primitive:
         """The program that an equation stands for, if the compiler may inline it."""
         return None
 
+    def body_on(self, backend: str, **params: Any) -> Program | None:
+        """The program that the compiler inlines for a backend: mostly the body."""
+        return self.body(**params)
+
     def on_backend(self, backend: str, **params: Any) -> Literal | None:
         """The output, if it is known as soon as it is known where the program runs."""
         return None

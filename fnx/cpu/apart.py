@@ -20,7 +20,7 @@ LEAST = 2**14
 UNSEEN = 2**24
 """Rounds of inner loops between two looks for signals: some ten milliseconds."""
 
-MOST = 2**27
+MOST = 2**26
 """Rounds of inner loops in a round at most: threads of the pool cannot look."""
 
 IDLE = 0.1

@@ -34,7 +34,7 @@ def rounds(step: Step) -> float:
         case CopyStep(_, _, nbytes):
             return float(usual(nbytes)) / 64
         case MatmulStep(product=product):
-            return float(usual(product.work)) / 32
+            return float(usual(product.work)) / 128
         case BranchStep(branches=plans):
             return max(sum(map(rounds, plan.steps)) for plan in plans)
         case LoopStep(test=None, length=int() | Size() as length):

@@ -2,10 +2,10 @@
 
 Receives queries, keys and values, and which keys a query sees by their positions
 (`Attended`); gives the means of the values, or records the equation that a backend may
-have a routine for, with these programs in it. What each platform is given is chosen
-here: derivatives on the CPU are those of what it computes, and elsewhere the usual
-formula, which needs no weights but the logsumexp of each query's products.
-Next on the walk: `attention.py`.
+have a routine for, with these programs in it. A CPU has programs of its own: it
+computes by blocks, and differentiates that; else gradients are the usual formula, which
+needs no weights but the logsumexp of each query's products.
+Next on the walk: `blocked.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import fnx.numpy as np_
 from fnx import dtypes
-from fnx.api.branches import platform_dependent
 from fnx.api.derivatives import vjp
 from fnx.config import traced_options
 from fnx.control.attention import attention
@@ -26,9 +25,8 @@ from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.core.trace import trace
 from fnx.core.types import ArrayType
+from fnx.nn.blocked import blocked, pays, seen
 from fnx.nn.normalizing import logsumexp, softmax
-from fnx.runtime.backend import device_platforms
-from fnx.runtime.device import devices_of
 
 Types = tuple[ArrayType, ...]
 
@@ -39,42 +37,35 @@ def attend(q: Array, k: Array, v: Array, attended: Attended) -> Array:
     The arrays are checked, and have axes for the batch, positions, heads, and numbers.
     """
     types = tuple([ArrayType(x.shape, x.dtype) for x in (q, k, v)])
-    program, gradients = _programs(types, attended, _platforms(), traced_options())
-    options = {"program": program, "gradients": gradients, "attended": attended}
+    programs = _programs(types, attended, traced_options())
     out: Array
-    (out,) = attention(q, k, v, **options)
+    (out,) = attention(q, k, v, attended=attended, **programs)
     return out
-
-
-def _platforms() -> bool:
-    """Whether programs may run elsewhere than on CPUs, so that they choose."""
-    return any(map(devices_of, device_platforms()))
 
 
 @functools.lru_cache(maxsize=256)
 def _programs(
-    types: Types, attended: Attended, platforms: bool, options: tuple[Any, ...]
-) -> tuple[Program, Program]:
+    types: Types, attended: Attended, options: tuple[Any, ...]
+) -> dict[str, Program]:
     """The program of an attention, which gives the logsumexp too, and its gradients'.
 
-    They depend on all of the arguments, also on those that only tracing reads.
+    Both also for CPUs. They depend on all of the arguments, also on those that only
+    tracing reads.
     """
-    own = functools.partial(means_and_sums, attended=attended)
-    formula = functools.partial(by_formula, attended=attended)
-
-    def forward(q: Array, k: Array, v: Array) -> Any:
-        return platform_dependent(q, k, v, cpu=own, default=own)
 
     def differentiated(*args: Array) -> Any:
         q, k, v, _, _, ct = args
-        return vjp(lambda *operands: own(*operands)[0], q, k, v)[1](ct)
+        return vjp(lambda q, k, v: on_cpu(q, k, v, attended)[0], q, k, v)[1](ct)
 
-    def gradients(*args: Array) -> Any:
-        return platform_dependent(*args, cpu=differentiated, default=formula)
-
-    program = _held(forward, types)
+    program = _held(functools.partial(means_and_sums, attended=attended), types)
     out, sums = program.output_types
-    return program, _held(gradients, (*types, out, sums, out))
+    wider = *types, out, sums, out
+    return {
+        "program": program,
+        "cpu": _held(functools.partial(on_cpu, attended=attended), types),
+        "gradients": _held(functools.partial(by_formula, attended=attended), wider),
+        "cpu_gradients": _held(differentiated, wider),
+    }
 
 
 def _held(function: Callable[..., Sequence[Any]], types: Types) -> Program:
@@ -94,14 +85,7 @@ def band(length: int, count: int, left: int | None, right: int | None) -> Array 
     """
     rows = np_.reshape(np_.arange(length), (1, 1, 1, length, 1))
     columns = np_.reshape(np_.arange(count), (1, 1, 1, 1, count))
-    taken = None
-    if right is not None:
-        last = np_.add(rows, right) if right else rows
-        taken = np_.greater_equal(last, columns)
-    if left is not None:
-        seen = np_.less_equal(rows, np_.add(columns, left))
-        taken = seen if taken is None else np_.logical_and(taken, seen)
-    return taken
+    return seen(rows, columns, left, right)
 
 
 # ---------------------------------------------------------------- values
@@ -161,6 +145,12 @@ def means_and_sums(
     out = np_.reshape(means(weights_of(products, taken), v), q.shape)
     sums = logsumexp(products, -1, where=None if taken is None else _or_all(taken))
     return out, np_.reshape(sums, (q.shape[0], q.shape[2], q.shape[1]))
+
+
+def on_cpu(q: Array, k: Array, v: Array, attended: Attended) -> tuple[Array, Array]:
+    """The same by blocks, where that pays."""
+    way = blocked if pays(q.shape[1], k.shape[1], attended) else means_and_sums
+    return way(q, k, v, attended)
 
 
 # ---------------------------------------------------------------- derivatives
