@@ -182,8 +182,8 @@ def eigh(
 
     The values ascend, sorted or not. `symmetrize_input` is as in `cholesky`; without
     it, the triangle that `lower` says is read. `subset_by_index=(begin, end)` gives
-    some of them. Of equal eigenvalues, any basis of their vectors is given: functions
-    that do not depend on which have the right derivative.
+    some of them. Of equal eigenvalues, any basis of their vectors is given; which
+    derivatives are right then, `fnx.numpy.linalg.eigh` says.
 
     >>> import numpy as np
     >>> eigh(np.diag(np.array([2.0, 1.0])))[1]

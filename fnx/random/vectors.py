@@ -37,7 +37,8 @@ def multivariate_normal(
     `shape`, which is theirs by default. The samples have shape (*shape, n), and the
     dtype that both parameters are promoted to, unless `dtype` is given. `method` is how
     the covariance is factored: "cholesky" wants it positive definite (else the sample
-    is NaN), "eigh" and "svd" take singular ones too. Differentiable by both parameters.
+    is NaN), "eigh" and "svd" take singular ones too. Differentiable by both parameters;
+    by covariances with equal eigenvalues, with "cholesky" alone.
 
     Raises `ShapeError`, `DTypeError`, `OptionError`, by the argument's name.
 

@@ -110,8 +110,10 @@ def eigh(
     `a` is replaced by the mean of itself and its conjugated transposed, unless
     `symmetrize_input` is false: then the triangle `UPLO` is read, "L" (the lower one,
     by default) or "U". Of equal eigenvalues, any basis of their vectors is given:
-    functions that do not depend on which have the right first derivative. Their second
-    derivatives lack what equal values do to each other.
+    functions of the values that treat all alike, and of the space of the vectors, have
+    the right first derivative. Their second ones, and the first ones of functions that
+    pair such vectors with their values, `v * f(w) @ v.T`, lack what equal values do to
+    each other.
 
     >>> import numpy as np
     >>> eigh(np.array([[2.0, 1.0], [1.0, 2.0]])).eigenvalues.round(3)
@@ -187,8 +189,8 @@ def svd(
 
     The singular values descend. With `full_matrices`, u and vh are square. Of a
     `hermitian` matrix they come from its eigenvalues. `subset_by_index=(begin, end)`
-    gives some values and their vectors. Where values are equal, second derivatives lack
-    what these do to each other, as of `eigh`.
+    gives some values and their vectors. Where values are equal, derivatives lack what
+    these do to each other, as those of `eigh`.
 
     >>> import numpy as np
     >>> svd(np.array([[3.0, 0.0], [0.0, 4.0]]), compute_uv=False)

@@ -2,7 +2,8 @@
 
 A derivative of eigenvectors is divided by the differences of eigenvalues. Where two are
 equal, to rounding, their vectors are any basis of a space, and how these move within it
-is taken to be 0: right for every function that does not depend on that basis.
+is taken to be 0: right for functions of that space, and for those of the values that
+treat all alike.
 Receives stacks of square matrices; next on the walk: `svd.py`.
 """
 

@@ -2,8 +2,9 @@
 
 A derivative of singular vectors is divided by sums and differences of singular values.
 Where two are equal, or 0, to rounding, their vectors are any basis of a space, and how
-these move within it is taken to be 0: right for every function that does not depend on
-that basis. Receives stacks of matrices; next on the walk: `schur.py`.
+these move within it is taken to be 0: right for functions of that space, and for those
+of the values that treat all alike. Receives stacks of matrices; next on the walk:
+`schur.py`.
 """
 
 from __future__ import annotations

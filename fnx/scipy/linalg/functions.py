@@ -14,6 +14,7 @@ from fnx import dtypes, errors
 from fnx.api.custom import custom_jvp
 from fnx.api.derivatives import jvp
 from fnx.api.loops import fori_loop, while_loop
+from fnx.api.solve import custom_linear_solve
 from fnx.core.array import Array
 from fnx.numpy.linalg.norms import norm
 from fnx.numpy.linalg.operands import epsilon
@@ -182,8 +183,20 @@ def _sqrtm_jvp(primals: Any, tangents: Any) -> Any:
     root = _sqrtm(x)
     t, z = complex_schur(x)
     triangle = _root(t)
-    inner = triangular_sylvester(triangle, triangle, mH(z) @ dx @ z)
-    return root, z @ inner @ mH(z)
+
+    def solve(_: Any, b: Any) -> Any:
+        inner = triangular_sylvester(triangle, triangle, mH(z) @ b @ z)
+        return z @ inner @ mH(z)
+
+    def solve_transposed(_: Any, b: Any) -> Any:
+        return solve(_, b.T).T
+
+    # The solution's own derivative is that of the equation: one of Schur's vectors
+    # would lack what equal eigenvalues do to each other.
+    moved = custom_linear_solve(
+        lambda dr: root @ dr + dr @ root, dx, solve, solve_transposed
+    )
+    return root, moved
 
 
 def _root(t: Any) -> Any:
@@ -207,8 +220,9 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Any
     """A function of a matrix, which is given as one of its eigenvalues: complex.
 
     `func` takes a vector of complex numbers. By Parlett's recurrence on the Schur form;
-    inaccurate where eigenvalues are close to each other. Unless `disp`, also gives an
-    estimate of the error, relative to the norm.
+    inaccurate where eigenvalues are close to each other, and with wrong derivatives
+    where they are equal. Unless `disp`, also gives an estimate of the error, relative
+    to the norm.
 
     >>> import numpy as np
     >>> funm(np.diag(np.array([1.0, 2.0])), lambda x: x * x).real
