@@ -112,9 +112,11 @@ if TYPE_CHECKING:
         explain_cache_misses,
         log_compiles,
     )
+    from fnx.debug.keys import debug_key_reuse
     from fnx.runtime.in_parts import Shard
     from fnx.runtime.mesh import set_mesh
     from fnx.runtime.sharding import NamedSharding
+    from fnx.sharding import P, reshard
     from fnx.testing.compare import check
 
 __version__ = "0.1.0"
@@ -181,9 +183,11 @@ _LAZY_NAMES = {
     "fnx.api.sparse": "sparse_hessian sparse_jacobian",
     "fnx.api.switches": """checking_leaks debug_infs debug_nans explain_cache_misses
         log_compiles""",
+    "fnx.debug.keys": "debug_key_reuse",
     "fnx.runtime.in_parts": "Shard",
     "fnx.runtime.mesh": "set_mesh",
     "fnx.runtime.sharding": "NamedSharding",
+    "fnx.sharding": "P reshard",
     "fnx.testing.compare": "check",
 }
 _MODULE_OF = {
@@ -194,6 +198,7 @@ __all__ = [
     "Array",
     "Device",
     "NamedSharding",
+    "P",
     "Shard",
     "Ref",
     "ShapeDtypeStruct",
@@ -219,6 +224,7 @@ __all__ = [
     "data",
     "debug",
     "debug_infs",
+    "debug_key_reuse",
     "debug_nans",
     "default_backend",
     "default_device",
@@ -295,6 +301,7 @@ __all__ = [
     "pure_callback",
     "random",
     "remat",
+    "reshard",
     "scipy",
     "set_num_threads",
     "set_mesh",

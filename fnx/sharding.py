@@ -10,11 +10,13 @@ from fnx.runtime.sharding import (
     Sharding,
     SingleDeviceSharding,
 )
+from fnx.runtime.sharding import PartitionSpec as P
 
 __all__ = [
     "AxisType",
     "Mesh",
     "NamedSharding",
+    "P",
     "PartitionSpec",
     "Shard",
     "Sharding",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fnx import errors, tree
 from fnx.api.arguments import as_array
 from fnx.api.entry import Entry
-from fnx.api.inspect import structs
+from fnx.api.inspect import ShapeDtypeStruct, structs
 from fnx.core.array import Array
 from fnx.core.printer import print_program
 from fnx.core.program import Program
@@ -39,12 +39,36 @@ class MemoryAnalysis(NamedTuple):
     peak_memory_in_bytes: int
 
 
+class ArgInfo(ShapeDtypeStruct):
+    """Shape and dtype of an argument, and whether its memory is given away.
+
+    >>> import fnx
+    >>> f = fnx.jit(lambda x, y: x + y, donate_argnums=0)
+    >>> (x, y), _ = f.lower(1.0, 2.0).args_info
+    >>> x.donated, y.donated
+    (True, False)
+    """
+
+    __slots__ = ("donated",)
+
+    def __init__(self, type: ArrayType, donated: bool) -> None:
+        super().__init__(type.shape, type.dtype, weak_type=type.weak)
+        self.donated = donated
+
+    def _key(self) -> Any:
+        return *super()._key(), self.donated
+
+    def __repr__(self) -> str:
+        shape, dtype = self.shape, self.dtype.name
+        return f"ArgInfo(shape={shape}, dtype={dtype}, donated={self.donated})"
+
+
 @record
 class Stage:
     """What the stages share.
 
-    `args_info` and `out_info` are trees of `ShapeDtypeStruct`, the first a pair of the
-    positional and the named arguments without those that are static.
+    `args_info` is a tree of `ArgInfo`, a pair of the positional and the named arguments
+    without those that are static; `out_info` is a tree of `ShapeDtypeStruct`.
     """
 
     entry: Entry
@@ -76,8 +100,11 @@ class Stage:
 
     @property
     def args_info(self) -> Any:
-        """The shapes and dtypes of the arguments."""
-        return structs(self.entry.signature.in_tree, self.entry.signature.types)
+        """The shapes and dtypes of the arguments, and which are given away."""
+        signature = self.entry.signature
+        donated = self.entry.donated[len(self.entry.captured) :]
+        rows = zip(signature.types, donated, strict=True)
+        return signature.in_tree.unflatten([ArgInfo(*row) for row in rows])
 
     @property
     def out_info(self) -> Any:
@@ -255,4 +282,4 @@ def _nbytes(types: Sequence[ArrayType]) -> int:
     return sum([type.size * type.dtype.itemsize for type in types])
 
 
-__all__ = ["Compiled", "Lowered", "MemoryAnalysis", "Staged"]
+__all__ = ["ArgInfo", "Compiled", "Lowered", "MemoryAnalysis", "Staged"]

@@ -1,4 +1,4 @@
-"""debug.key_reuse: each random key may be used once.
+"""debug.key_reuse, debug_key_reuse: each random key may be used once.
 
 Next on the walk: `leaks.py`.
 """
@@ -33,3 +33,21 @@ def key_reuse() -> Iterator[None]:
     """
     with disable_jit(), watched():
         yield
+
+
+@contextmanager
+def debug_key_reuse(enable: bool = True) -> Iterator[None]:
+    """`fnx.debug.key_reuse` under JAX's name; `False` turns it off inside of it.
+
+    >>> import fnx
+    >>> with fnx.debug_key_reuse(True):
+    ...     key = fnx.random.key(0)
+    ...     with fnx.debug_key_reuse(False):
+    ...         x = fnx.random.normal(key), fnx.random.normal(key)
+    """
+    if enable:
+        with key_reuse():
+            yield
+    else:
+        with watched(False):
+            yield

@@ -1,4 +1,4 @@
-"""debug.print, debug.callback: what a program computes, shown while it runs.
+"""debug.print, debug.log, debug.callback: what a program computes, while it runs.
 
 Receives a format or a function, and arguments; binds a `debug_callback` equation with
 the arrays among the arguments, to which the others are added again when it runs.
@@ -8,6 +8,7 @@ Next on the walk: `breakpoints.py`.
 from __future__ import annotations
 
 import builtins
+import logging
 import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -20,6 +21,8 @@ from fnx.control.call import spread
 from fnx.control.callback import Arrays, Host, Types, debug_callback
 from fnx.core.array import Array
 from fnx.runtime.array import from_numpy
+
+_LOGGER = logging.getLogger("fnx.debug")
 
 
 @errors.api_boundary
@@ -45,7 +48,7 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
     >>> y = f(1.5)
     x = 1.5, twice 3.00
     """
-    _check_format(fmt, args, kwargs)
+    _check_format("print", fmt, args, kwargs)
 
     def show(*args: Any, **kwargs: Any) -> None:
         # At once, so that lines of replicas stay apart.
@@ -53,6 +56,36 @@ def print(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
     # Arrays of fnx print as users know them, also those in trees.
     _call("print", show, args, kwargs, from_numpy)
+
+
+@errors.api_boundary
+def log(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
+    """As `fnx.debug.print`, into Python's logs: the logger "fnx.debug", at level INFO.
+
+    The record has the file and the line of the call, and the values at run time.
+
+    >>> import fnx, logging
+    >>> kept = []
+    >>> logger = logging.getLogger("fnx.debug")
+    >>> logger.setLevel(logging.INFO)
+    >>> logger.addFilter(lambda record: kept.append(record.getMessage()))
+    >>> y = fnx.jit(lambda x: fnx.debug.log("x = {}", x))(1.5)
+    >>> kept
+    ['x = 1.5']
+    """
+    _check_format("log", fmt, args, kwargs)
+    source = errors.user_source()
+    file, line = ("", 0) if source is None else (source.file, source.line)
+
+    def show(*args: Any, **kwargs: Any) -> None:
+        if _LOGGER.isEnabledFor(logging.INFO):
+            text = fmt.format(*args, **kwargs)
+            record = _LOGGER.makeRecord(
+                _LOGGER.name, logging.INFO, file, line, "%s", (text,), None
+            )
+            _LOGGER.handle(record)
+
+    _call("log", show, args, kwargs, from_numpy)
 
 
 @errors.api_boundary
@@ -128,12 +161,15 @@ class _Unformatted(string.Formatter):
         self.unused = places + [name for name in kwargs if name not in used_args]
 
 
-def _check_format(fmt: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_format(
+    asker: str, fmt: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
     if not isinstance(fmt, str):
         raise errors.ArgumentError(
             errors.explain(
-                f"debug.print: fmt must be a format string, got a {type(fmt).__name__}",
-                fix='write fnx.debug.print("{}", x)',
+                f"debug.{asker}: fmt must be a format string, got a "
+                f"{type(fmt).__name__}",
+                fix=f'write fnx.debug.{asker}("{{}}", x)',
             )
         )
     formatter = _Unformatted()
@@ -143,16 +179,16 @@ def _check_format(fmt: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
         (missing,) = error.args
         what = "more arguments" if isinstance(error, IndexError) else repr(missing)
         raise errors.ArgumentError(
-            f"debug.print: the format {fmt!r} asks for {what}, which was not given."
+            f"debug.{asker}: the format {fmt!r} asks for {what}, which was not given."
         ) from None
     except ValueError as error:
         raise errors.ArgumentError(
-            f"debug.print: the format {fmt!r}: {error}"
+            f"debug.{asker}: the format {fmt!r}: {error}"
         ) from None
     if formatter.unused:
         raise errors.ArgumentError(
             errors.explain(
-                f"debug.print: the format {fmt!r} does not use "
+                f"debug.{asker}: the format {fmt!r} does not use "
                 f"{', '.join(formatter.unused)}",
                 "all arguments must be shown",
                 "write {} or {name} in the format, which must be no f-string",

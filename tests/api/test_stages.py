@@ -15,10 +15,30 @@ from fnx import errors, lax
 from fnx.core.types import array_type
 
 X = np.arange(3.0)
+CAPTURED = fnx.numpy.asarray(np.float32(2))
 
 
 def struct(*shape, dtype="float32"):
     return fnx.ShapeDtypeStruct(shape, dtype)
+
+
+def test_what_is_said_of_arguments():
+    def f(x, n, rest, *, z):
+        return x * n, rest["a"] + z + CAPTURED
+
+    options = {"static_argnums": 1, "donate_argnums": 2, "donate_argnames": "z"}
+    jitted = fnx.jit(f, **options)
+    args = struct(2), 3, {"a": struct(), "b": None}
+    staged = jitted.trace(*args, z=struct(dtype="int32"))
+    for stage in (staged, staged.lower(), staged.lower().compile()):
+        (x, rest), named = stage.args_info
+        assert (x.shape, x.dtype, x.donated) == ((2,), np.float32, False)
+        assert rest["a"].donated and rest["b"] is None
+        z = named["z"]
+        assert (z.shape, z.dtype, z.donated) == ((), np.int32, True)
+        assert repr(z) == "ArgInfo(shape=(), dtype=int32, donated=True)"
+    assert x != struct(2) and x == staged.args_info[0][0]
+    assert fnx.eval_shape(lambda x: x * 2, x) == struct(2)
 
 
 def cost(f, *args):
@@ -32,7 +52,10 @@ def memory(f, *args):
 def test_stages():
     f = fnx.jit(lambda x, n: x * float(n), static_argnums=1)
     staged = f.trace(struct(3), 2)
-    assert staged.out_info == struct(3) and staged.args_info == ((struct(3),), {})
+    assert staged.out_info == struct(3)
+    (info,), named = staged.args_info
+    assert info.shape == (3,) and info.dtype == np.float32 and not info.donated
+    assert not named and isinstance(info, fnx.stages.ArgInfo)
     assert staged.jaxpr.input_types == (array_type((3,), "float32"),)
     assert staged.fun_name == "<lambda>" and staged.out_tree.num_leaves == 1
     assert f.eval_shape(X, 2).shape == (3,)

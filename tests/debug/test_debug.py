@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bdb
 import io
+import logging
 import sys
 
 import numpy as np
@@ -24,6 +25,33 @@ def printed(capsys):
 
 
 # ---------------------------------------------------------------- print
+
+
+@BOTH
+def test_logs_have_the_values_and_the_line_of_the_call(transform, caplog):
+    def f(x):
+        debug.log("x is {} of {n}", x, n=3)
+        return x + 1
+
+    with caplog.at_level(logging.INFO, "fnx.debug"):
+        transform(fnx.grad(f))(2.0)
+        transform(lambda x: lax.scan(lambda c, r: (f(r), None), 0.0, x)[0])(STACK)
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts == [f"x is {x} of 3" for x in ("2.0", "1.0", "-2.0", "3.0")]
+    (line,) = {record.lineno for record in caplog.records}
+    assert f.__code__.co_firstlineno + 1 == line
+    assert {record.pathname for record in caplog.records} == {__file__}
+    assert {(record.name, record.levelname) for record in caplog.records} == {
+        ("fnx.debug", "INFO")
+    }
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "fnx.debug"):
+        transform(f)(2.0)
+    assert not caplog.records
+    with pytest.raises(
+        errors.ArgumentError, match=r"debug.log: .* does not use number 0"
+    ):
+        debug.log("x", 1.0)
 
 
 @BOTH

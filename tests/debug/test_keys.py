@@ -132,3 +132,16 @@ def test_nothing_is_looked_at_outside():
     key = random.key(3)
     assert random.normal(key) == random.normal(key)
     assert random.clone(key) is key
+
+
+def test_under_the_name_of_jax_it_can_be_turned_off_inside_of_itself():
+    key = random.key(3)
+    with fnx.debug_key_reuse(True):
+        with fnx.debug_key_reuse(False):
+            assert random.normal(key) == random.normal(key)
+        random.normal(key)
+        with pytest.raises(errors.KeyReuseError, match="has been used"):
+            random.uniform(key)
+    assert random.normal(key) == random.normal(key)
+    with fnx.debug_key_reuse(False):
+        assert random.normal(key) == random.normal(key)
