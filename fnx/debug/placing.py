@@ -30,7 +30,7 @@ def visualize_array_sharding(arr: Any) -> None:
     │ CPU 0 │
     └───────┘
     """
-    array = as_array(arr, "visualize_array_sharding", "arr")
+    array: Any = as_array(arr, "visualize_array_sharding", "arr")
     if isinstance(array, Tracer):
         raise errors.ArgumentError(
             errors.explain(
