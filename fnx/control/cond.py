@@ -44,7 +44,7 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.keep import Keep, Kept, flat
-from fnx.control.lanes import is_lanewise, lane, lane_program, selected
+from fnx.control.lanes import is_for_all, lane, lane_program, selected
 from fnx.control.scan import member_by_member
 from fnx.control.unwritten import (
     blank_outputs,
@@ -182,7 +182,7 @@ class _Cond(Primitive):
         results: list[Any] = [None] * len(wanted)
         for number, branch in enumerate(branches):
             mask = eq(index, scalar(number, int32))
-            if is_lanewise(branch):
+            if is_for_all(branch):
                 lifted = with_axis(branch, axis, mapped, wanted)
                 found: Sequence[Any] = evaluate(lifted, operands)
             else:

@@ -3,7 +3,8 @@
 Where `vmap` runs one program for members that chose differently, those that did not
 choose it run along with the operands of one that did. Nothing can go wrong for them
 then that does not go wrong for that one (an endless loop, an error, a NaN that a
-product would spread), and what they compute is dropped.
+product would spread), and what they compute is dropped. Where members meet they run
+with their own operands, since the others see those.
 Receives a program with a leading axis on its outputs, gives such a program that also
 takes a mask. Next on the walk: `cond.py`.
 """
@@ -19,7 +20,7 @@ from fnx.control.held import with_axis
 from fnx.core.cache import cached
 from fnx.core.padding import Padded, Pads
 from fnx.core.primitive import MappedAxis, Primitive
-from fnx.core.program import Eqn, Program
+from fnx.core.program import Eqn, Program, walk
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
 from fnx.dtypes import bool_, int32
@@ -160,12 +161,16 @@ lanes = _Lanes("lanes")
 lane = _Lane("lane")
 
 
-def is_lanewise(program: Program) -> bool:
-    """Whether nothing in a program can go wrong for members that are not meant.
+def is_for_all(program: Program) -> bool:
+    """Whether a program runs for members that are not meant, too, without a mask.
 
-    It then needs no mask: what they compute can be dropped afterwards.
+    It does where nothing can go wrong for them: what they compute is dropped. And where
+    members meet (`psum`), along this axis or another one: then the others see their
+    values, which must be their own, and wait for them.
     """
-    return all(eqn.primitive.lanewise for eqn in program.eqns)
+    if all(eqn.primitive.lanewise for eqn in program.eqns):
+        return True
+    return any(eqn.primitive.meets for eqn in walk(program))
 
 
 @cached

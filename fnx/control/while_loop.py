@@ -43,7 +43,7 @@ from fnx.control.held import (
     zeros,
 )
 from fnx.control.keep import Keep, Kept, flat
-from fnx.control.lanes import is_lanewise, lane_program, selected
+from fnx.control.lanes import is_for_all, lane_program, selected
 from fnx.control.rounds import (
     KnownRounds,
     Shape,
@@ -564,7 +564,7 @@ def _batched_lanes(
     lifted_test = with_axis(test, axis, (*tests, *carry), (True,))
     lifted_body = with_axis(body, axis, flags, wanted)
     members = len(held)
-    guarded = None if is_lanewise(body) else lane_program(body, axis, flags, wanted)
+    guarded = None if is_for_all(body) else lane_program(body, axis, flags, wanted)
 
     def run(*values: Any) -> list[Any]:
         asking, own, (active, counts, *before) = parted(values, members, len(fixed))
