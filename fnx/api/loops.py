@@ -107,7 +107,7 @@ def _scan(
     roots: Sequence[str] | None = None,
 ) -> tuple[Any, Any]:
     """A scan whose options are checked; `roots` are the user's names of carry and x."""
-    if jit_is_disabled():
+    if jit_is_disabled() and pace.length:  # no round would say what the y are
         return _plain_scan(f, init, rows, pace, bar)
     name = "init_val" if asker == "fori_loop" else "init"
     start = Operand.of(asker, name, init)
@@ -185,8 +185,6 @@ def _plain_scan(
         carry, found[i] = f(carry, x)
         if bar is not None and bar.is_due(len(found)):
             bar.show(len(found))
-    if not found:
-        return carry, None
     return carry, tree.map(_stack, *[found[i] for i in order])
 
 

@@ -63,6 +63,15 @@ def test_without_jit(flow):
 # ---------------------------------------------------------------- scan
 
 
+def test_no_rounds_without_jit():
+    with fnx.disable_jit():
+        carry, rows = lax.scan(lambda c, x: (c + x, {"y": (x, 2)}), X, ROWS[:0])
+        assert rows["y"][0].shape == (0, *ROWS.shape[1:])
+        assert rows["y"][1].shape == (0,) and np.array_equal(carry, X)
+        few = lax.map(lambda x: x * 2, ROWS[:1], batch_size=3)
+        np.testing.assert_array_equal(few, ROWS[:1] * 2)
+
+
 def test_no_rounds():
     carry, rows = lax.scan(lambda c, x: (c + x, c), 1.5, np.zeros(0))
     assert carry.item() == 1.5 and rows.shape == (0,)
