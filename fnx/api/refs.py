@@ -246,7 +246,8 @@ def new_ref(init_val: Any) -> Ref:
     afterwards. For a derivative, what a ref held before is a constant; `vmap` may only
     write what is the same for all members. Elsewhere a ref from outside is read, and
     writing raises `ArgumentError`. A jitted function takes refs as arguments, too, and
-    none of them twice; a result that holds one raises.
+    none of them twice, and so does a mapped one, each member of which has a part; a
+    result that holds one raises.
 
     >>> import fnx
     >>> @fnx.jit

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fnx import errors, tree
@@ -23,6 +24,7 @@ from fnx.api.arguments import (
 from fnx.api.key_arrays import axes_of_words
 from fnx.core.array import Array
 from fnx.core.axes import bound_axis
+from fnx.core.frames import Cell, HasCell, lending, read, write
 from fnx.core.primitive import MappedAxis
 from fnx.core.trace import evaluate
 from fnx.ops.families import along
@@ -36,11 +38,15 @@ Axes = Any  # int | None | a tree of them
 
 @record
 class MappedLeaf:
-    """A leaf of a call: its name, its value, and the axis that is mapped, if any."""
+    """A leaf of a call: its name, its value, and the axis that is mapped, if any.
+
+    Of a ref that is mapped, `value` is what it holds, and `cell` its place.
+    """
 
     name: str
     value: Any
     axis: int | None
+    cell: Cell | None = None
 
     @property
     def size(self) -> int:
@@ -61,7 +67,8 @@ def vmap(
     `in_axes` says which axis of each positional argument holds the members: an integer
     (negative ones count from the end) or `None` for what all members share; a tuple has
     an entry for each argument, which may be a tree, or a prefix of the argument's tree.
-    Keyword arguments are mapped over axis 0. `out_axes` says where the axis stands in
+    Keyword arguments are mapped over axis 0. Of a ref that is mapped, each member has a
+    part, which it may write to. `out_axes` says where the axis stands in
     the outputs. `axis_name` names the axis for collectives such as `fnx.lax.psum`;
     `axis_size` is needed only where no argument is mapped.
 
@@ -82,6 +89,11 @@ def vmap(
         axis = MappedAxis(axis_name, common_size("vmap", leaves, axis_size))
         in_tree = tree.structure((args, kwargs))
         outputs, flags, out_tree = _run(fun, axis, leaves, in_tree)
+        if any(leaf.cell is not None for leaf in leaves):
+            out_tree, _ = out_tree.children()
+            count = out_tree.num_leaves
+            _write_back(axis, leaves, outputs[count:], flags[count:])
+            outputs, flags = outputs[:count], flags[:count]
         return out_tree.unflatten(_placed(axis, outputs, flags, out_tree, out_axes))
 
     return errors.api_boundary(functools.wraps(fun)(mapped_function))
@@ -123,7 +135,14 @@ def _mapped_leaves(
     axes = axes_of_words(prefix, args) + [0] * (len(leaves) - len(prefix))
     names = call_names(fun, args, kwargs)
     rows = zip(names, leaves, axes, strict=True)
-    return [mapped_leaf("vmap", *row) for row in rows]
+    return [_leaf_or_ref(*row) for row in rows]
+
+
+def _leaf_or_ref(name: str, value: Any, axis: int | None) -> MappedLeaf:
+    """A leaf; of a ref that is mapped, what it holds is."""
+    if axis is None or not isinstance(value, HasCell):
+        return mapped_leaf("vmap", name, value, axis)
+    return replace(mapped_leaf("vmap", name, read(value._cell), axis), cell=value._cell)
 
 
 def mapped_leaf(asker: str, name: str, value: Any, axis: int | None) -> MappedLeaf:
@@ -173,17 +192,25 @@ def _run(
     leaves: Sequence[MappedLeaf],
     in_tree: PyTreeDef,
 ) -> tuple[list[Any], tuple[bool, ...], PyTreeDef]:
-    """Traces the function on one member, batches it and runs it on all of them."""
+    """Traces the function on one member, batches it and runs it on all of them.
+
+    Where refs are mapped, the result is a pair with what they hold in the end.
+    """
     mapped = [leaf for leaf in leaves if leaf.axis is not None]
     stacks = [moved(leaf.value, leaf.axis, 0) for leaf in mapped]
 
     def call(members: Sequence[Any]) -> Any:
         given = iter(members)
         values = [x.value if x.axis is None else next(given) for x in leaves]
+        own = [n for n, x in enumerate(leaves) if x.cell is not None]
+        for n in own:
+            values[n] = _refs().new_ref(values[n])
         args, kwargs = in_tree.unflatten(values)
-        return fun(*args, **kwargs)
+        result = fun(*args, **kwargs)
+        return (result, [read(values[n]._cell) for n in own]) if own else result
 
-    with bound_axis(axis.name, axis.size):
+    lent = [leaf.cell for leaf in mapped if leaf.cell is not None]
+    with bound_axis(axis.name, axis.size), lending(lent):
         traced = trace_tree(
             call,
             [x.type.with_shape(x.shape[1:]) for x in stacks],
@@ -207,6 +234,25 @@ def _run(
     values = evaluate(program, [*traced.captured, *stacks])
     outputs = traced.without_refs(values)
     return list(outputs), out_flags[:count], traced.out_tree
+
+
+def _refs() -> Any:
+    # lazy: few functions use refs
+    from fnx.api import refs  # lazy: see above
+
+    return refs
+
+
+def _write_back(
+    axis: MappedAxis,
+    leaves: Sequence[MappedLeaf],
+    ends: Sequence[Any],
+    flags: Sequence[bool],
+) -> None:
+    """Has each ref that is mapped hold what the members have left in their parts."""
+    refs = [(x.cell, x.axis, x.name) for x in leaves if x.cell is not None]
+    for (cell, place, name), end, is_mapped in zip(refs, ends, flags, strict=True):
+        write(cell, _place(axis, end, is_mapped, place, name))
 
 
 def moved(x: Array, source: int | None, target: int) -> Any:

@@ -147,6 +147,21 @@ def write_all(cells: Sequence[Cell], values: Sequence[Any]) -> None:
         write(cell, value)
 
 
+@contextmanager
+def lending(cells: Sequence[Cell]) -> Iterator[None]:
+    """A context in which refs are passed to a function; raises for one that is lent."""
+    done: list[Cell] = []
+    try:
+        for cell in cells:
+            read(cell)
+            cell.lent = True
+            done.append(cell)
+        yield
+    finally:
+        for cell in done:
+            cell.lent = False
+
+
 def _seen(cell: Cell, builder: Builder | None, count: int) -> Any:
     """What a ref holds in a trace, which the first `count` frames are of or around."""
     if cell.frozen:
@@ -154,7 +169,7 @@ def _seen(cell: Cell, builder: Builder | None, count: int) -> Any:
     if cell.lent:
         raise errors.ArgumentError(
             errors.explain(
-                f"a Ref of type {cell.type} is passed to a jitted function that has it "
+                f"a Ref of type {cell.type} is passed to a function that has it "
                 "already, as another argument or from outside",
                 "two names for one place cannot be told apart in a program",
                 "pass it once, or copy it with new_ref(ref[...])",

@@ -285,6 +285,59 @@ def test_derivatives_write_and_take_what_was_there_as_constant():
     assert ref[...] == 4
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_mapped_refs_have_a_part_for_each_member(axis):
+    """Each member writes to its part; another ref is common to all."""
+    start, scale = np.arange(6.0).reshape(2, 3), np.array([2.0, -1.0, 0.5])
+    rows = np.moveaxis(start, axis, 0)
+    factors = scale[: len(rows)]
+
+    def f(refs, x, shared):
+        before = refs["a"][0]
+        refs["a"][0] = before * x + shared[...]
+        refs["a"].at[1].add(x)
+        return before, refs["b"].shape
+
+    def run(value, x):
+        refs = {"a": fnx.new_ref(value), "b": fnx.new_ref(value)}
+        axes = ({"a": axis, "b": None}, 0, None)
+        out = fnx.vmap(f, axes, (0, None))(refs, x, fnx.new_ref(10.0))
+        return out[0], fnx.freeze(refs["a"]), out[1], refs["b"][...]
+
+    wanted = rows.copy()
+    wanted[:, 0] = rows[:, 0] * factors + 10
+    wanted[:, 1] = rows[:, 1] + factors
+    for function in (run, fnx.jit(run)):
+        old, found, shape, same = function(start, factors)
+        np.testing.assert_array_equal(old, rows[:, 0])
+        np.testing.assert_array_equal(found, np.moveaxis(wanted, 0, axis))
+        assert tuple(int(n) for n in shape) == (2, 3)
+        np.testing.assert_array_equal(same, start)
+    slope = fnx.grad(lambda x: run(start, x)[1].sum())(factors)
+    np.testing.assert_allclose(slope, rows[:, 0] + 1)
+
+
+def test_refs_that_are_mapped_in_maps_and_never_twice():
+    ref = fnx.new_ref(np.zeros((2, 3)))
+
+    def f(ref, x):
+        ref[...] += x
+
+    fnx.vmap(fnx.vmap(f, (0, None)), (0, 0))(ref, np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(ref[...], [[1] * 3, [2] * 3])
+    fnx.vmap(lambda r: None)(ref)  # nobody writes
+    np.testing.assert_array_equal(ref[...], [[1] * 3, [2] * 3])
+    fnx.vmap(lambda r: r.at[...].set(7), axis_size=2)(ref)  # all members alike
+    np.testing.assert_array_equal(ref[...], np.full((2, 3), 7))
+    with pytest.raises(errors.ArgumentError, match="two names for one place"):
+        fnx.vmap(lambda a, b: None)(ref, ref)
+    with pytest.raises(errors.ArgumentError, match="two names for one place"):
+        fnx.vmap(lambda a: ref[0])(ref)
+    with pytest.raises(errors.AxisError, match="it has no axis 2 to map"):
+        fnx.vmap(lambda a: None, 2)(ref)
+    assert ref[0, 0].item() == 7  # it is lent no longer
+
+
 def test_vmap_reads_and_writes_what_is_common():
     scale, calls = fnx.new_ref(np.array([1.0, 2.0])), fnx.new_ref(0)
 
