@@ -1,6 +1,8 @@
-"""Optimizers that hold others, under the names of `optax.contrib`: schedule-free, SAM.
+"""The names of `optax.contrib`; here are the optimizers that hold others.
 
-Receives optimizers, gives transformations. The last file of the walk.
+They are schedule-free averages and SAM; the files that this one imports its other names
+from have the rest. Receives optimizers, gives transformations. The last file of the
+walk.
 """
 
 from __future__ import annotations
@@ -11,8 +13,25 @@ import fnx.numpy as fnp
 from fnx import lax, tree
 from fnx.core.array import Array
 from fnx.errors import ArgumentError, OptionError
+from fnx.optim.adaptation import (
+    DAdaptAdamWState,
+    MechanicState,
+    ProdigyState,
+    dadapt_adamw,
+    mechanize,
+    prodigy,
+)
 from fnx.optim.algorithms import sgd
 from fnx.optim.decay import optional_decay
+from fnx.optim.distances import (
+    COCOBState,
+    DoGState,
+    DoWGState,
+    cocob,
+    dog,
+    dowg,
+    scale_by_cocob,
+)
 from fnx.optim.hyperparameters import (
     NOT_NEGATIVE,
     Range,
@@ -20,7 +39,24 @@ from fnx.optim.hyperparameters import (
     float_dtype,
     steps,
 )
+from fnx.optim.late_variants import (
+    MadgradState,
+    ScaleByAdemamixState,
+    ScaleBySimplifiedAdEMAMixState,
+    acprop,
+    ademamix,
+    adopt,
+    madgrad,
+    scale_by_acprop,
+    scale_by_ademamix,
+    scale_by_adopt,
+    scale_by_madgrad,
+    scale_by_simplified_ademamix,
+    simplified_ademamix,
+)
 from fnx.optim.leafwise import beside_updates
+from fnx.optim.models import MomoAdamState, MomoState, momo, momo_adam
+from fnx.optim.orthogonal import MuonDimensionNumbers, MuonState, muon, scale_by_muon
 from fnx.optim.piecewise import warmup_constant_schedule
 from fnx.optim.scaling import signed_rate
 from fnx.optim.squares import scale_by_rms
@@ -46,18 +82,38 @@ from fnx.optim.updates import (
     scaled,
     wide,
 )
+from fnx.optim.watching import (
+    ReduceLROnPlateauState,
+    SplitRealAndImaginaryState,
+    reduce_on_plateau,
+    split_real_and_imaginary,
+)
 
+# A line or more for each letter.
+# fmt: off
 __all__ = [
+    "COCOBState",
+    "DAdaptAdamWState", "DoGState", "DoWGState",
+    "MadgradState", "MechanicState", "MomoAdamState", "MomoState",
+    "MuonDimensionNumbers", "MuonState",
     "NormalizeState",
-    "SAMState",
-    "ScheduleFreeState",
+    "ProdigyState",
+    "ReduceLROnPlateauState",
+    "SAMState", "ScaleByAdemamixState", "ScaleBySimplifiedAdEMAMixState",
+    "ScheduleFreeState", "SplitRealAndImaginaryState",
+    "acprop", "ademamix", "adopt",
+    "cocob",
+    "dadapt_adamw", "dog", "dowg",
+    "madgrad", "mechanize", "momo", "momo_adam", "muon",
     "normalize",
-    "sam",
-    "schedule_free",
-    "schedule_free_adamw",
-    "schedule_free_eval_params",
-    "schedule_free_sgd",
+    "prodigy",
+    "reduce_on_plateau",
+    "sam", "scale_by_acprop", "scale_by_ademamix", "scale_by_adopt", "scale_by_cocob",
+    "scale_by_madgrad", "scale_by_muon", "scale_by_simplified_ademamix",
+    "schedule_free", "schedule_free_adamw", "schedule_free_eval_params",
+    "schedule_free_sgd", "simplified_ademamix", "split_real_and_imaginary",
 ]
+# fmt: on
 
 _OPEN_UNIT = Range("above 0 and below 1", lambda x: 0 < x < 1)
 

@@ -92,6 +92,29 @@ def leafwise(
     return transformation(init, update)
 
 
+def by_leaf(
+    rule: Callable[..., tuple[Any, ...]],
+    updates: Updates,
+    read: Sequence[Any],
+    memory: Sequence[Any],
+) -> list[Any]:
+    """The new updates and the new memory, trees, of a rule that also sees the whole.
+
+    `rule(g, *read, *memory)` gives the update of a leaf and its new memory, which is
+    kept in the dtypes of the old; 16-bit arrays come as float32. For transformations
+    whose numbers about the whole tree `leafwise` cannot hold.
+    """
+    leaves, treedef = tree.flatten(updates)
+    columns = [treedef.flatten_up_to(part) for part in (*read, *memory)]
+    rows = []
+    for g, *row in zip(leaves, *columns, strict=True):
+        step, *new = rule(wide(g), *tree.map(wide, row))
+        kept = [_kept(x, old) for x, old in zip(new, row[len(read) :], strict=True)]
+        rows.append([step.astype(g.dtype), *kept])
+    places = range(1 + len(memory))
+    return [tree.unflatten(treedef, [row[place] for row in rows]) for place in places]
+
+
 def beside_updates(
     function: str, what: str, updates: Updates, params: Params
 ) -> Params:

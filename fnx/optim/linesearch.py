@@ -25,7 +25,7 @@ from fnx.optim.transformation import (
     Updates,
     extended,
 )
-from fnx.optim.updates import Leaf, floating, inner, scaled, wide
+from fnx.optim.updates import Leaf, floating, inner, number_dtype, scaled, wide
 
 _AT_LEAST_ONE = Range("1 or more", lambda x: x >= 1)
 
@@ -85,12 +85,6 @@ def _chosen(here: Leaf, a: Any, b: Any) -> Any:
     return tree.map(lambda x, y: fnp.where(here, x, y), a, b)
 
 
-def _state_dtype(params: Params) -> Any:
-    leaves = tree.leaves(params)
-    kinds = [wide(x).dtype for x in leaves]
-    return fnp.real(fnp.zeros((), fnp.result_type(*kinds))).dtype if kinds else "f4"
-
-
 # ---------------------------------------------------------------- backtracking
 
 
@@ -148,7 +142,7 @@ def scale_by_backtracking_linesearch(
 
     def init(params: Params) -> OptState:
         params = floating(name, "params", params)
-        dtype = _state_dtype(params)
+        dtype = number_dtype(params)
         grad = tree.map(fnp.zeros_like, params) if store_grad else None
         info = BacktrackingLinesearchInfo(fnp.zeros((), "int32"), fnp.zeros((), dtype))
         return ScaleByBacktrackingLinesearchState(
@@ -334,7 +328,7 @@ def scale_by_zoom_linesearch(
 
     def init(params: Params) -> OptState:
         params = floating(name, "params", params)
-        dtype = _state_dtype(params)
+        dtype = number_dtype(params)
         zero = fnp.zeros((), dtype)
         return ScaleByZoomLinesearchState(
             fnp.ones((), dtype),

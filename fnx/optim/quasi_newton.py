@@ -25,7 +25,15 @@ from fnx.optim.transformation import (
     identity,
     transformation,
 )
-from fnx.optim.updates import Leaf, first_count, floating, inner, next_count, wide
+from fnx.optim.updates import (
+    Leaf,
+    first_count,
+    floating,
+    inner,
+    next_count,
+    number_dtype,
+    wide,
+)
 
 
 class ScaleByLBFGSState(NamedTuple):
@@ -105,7 +113,7 @@ def _lbfgs(function: str, memory_size: int, scales: bool) -> GradientTransformat
         params = floating(function, "params", params)
         zeros = tree.map(fnp.zeros_like, params)
         memory = tree.map(lambda p: fnp.zeros((rows, *p.shape), p.dtype), params)
-        weights = fnp.zeros((rows,), _number_dtype(params))
+        weights = fnp.zeros((rows,), number_dtype(params))
         return ScaleByLBFGSState(first_count(), zeros, zeros, memory, memory, weights)
 
     def update(
@@ -174,8 +182,3 @@ def _stored(memory: Any, row: Leaf, new: Any) -> Any:
 
 def _added(x: Any, factor: Leaf, y: Any) -> Any:
     return tree.map(lambda a, b: a + factor.astype(a.dtype) * b, x, y)
-
-
-def _number_dtype(params: Params) -> Any:
-    kinds = [fnp.real(wide(p)).dtype for p in tree.leaves(params)]
-    return fnp.result_type(*kinds) if kinds else "float32"

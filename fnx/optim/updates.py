@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import fnx.numpy as fnp
 from fnx import dtypes, tree
 from fnx.api.custom import custom_jvp
@@ -203,6 +205,12 @@ def inner(x: Any, y: Any, dtype: Any) -> Leaf:
         return dot.astype(dtype)
 
     return tree.reduce(fnp.add, tree.map(product, x, y), fnp.zeros((), dtype))
+
+
+def number_dtype(params: Params) -> Any:
+    """What numbers about a whole tree are kept in: float32, or float64 if a leaf is."""
+    kinds = [dtypes.real_dtype(wide(p).dtype) for p in tree.leaves(params)]
+    return fnp.result_type(*kinds) if kinds else np.dtype("float32")
 
 
 def floating(function: str, name: str, values: Any) -> Any:
