@@ -29,6 +29,7 @@ from fnx.ops.shape import full, iota, permute, reshape, reshaped
 from fnx.ops.sort import sort, top_k
 from fnx.ops.window_dims import WindowDims
 from fnx.random.arguments import Shape, shape_of, spread
+from fnx.random.drawing import draw
 from fnx.random.extreme import gumbel_of
 from fnx.random.integers import integers_between
 from fnx.random.interval import unit_uniform
@@ -184,14 +185,18 @@ def _distinct(
     return reshaped(permute(places, dims=(axis, *others)), sizes)
 
 
+def _noisy_logarithms(words: Words, p: Any, shape: Shape, mode: str | None) -> Any:
+    return add(gumbel_of(words, shape, p.dtype, mode), log(p))
+
+
 def _weighted(
     words: Words, p: Any, sizes: Shape, draws: int, replace: bool, mode: str | None
 ) -> Any:
     """Indices of those probabilities, as default integers."""
     dtype = dtypes.default_int()
     if not replace:
-        noise = gumbel_of(words, p.shape, p.dtype, mode)
-        places = top_k(add(noise, log(p)), k=draws, axis=0)[1]
+        scores = draw(_noisy_logarithms, words, (p,), p.shape, mode)
+        places = top_k(scores, k=draws, axis=0)[1]
         return convert(places, dtype=dtype)
     sums = cumsum(p, axis=0, reverse=False)
     total = spread(row(sums, p.shape[0] - 1), sizes)

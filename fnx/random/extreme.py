@@ -14,6 +14,7 @@ from fnx.ops.arithmetic import add, eq, mul, neg, select, sub
 from fnx.ops.elementwise import convert, ge, log, log1p, lt
 from fnx.ops.parts import and_, bitcast, clz, not_, or_, shift_left, shift_right_logical
 from fnx.random.arguments import DType, Shape, finfo, float_dtype, shape_of
+from fnx.random.drawing import draw
 from fnx.random.interval import uniform_between, unit_uniform
 from fnx.random.keys import Words, key_words, row
 from fnx.random.stream import random_bits
@@ -44,6 +45,10 @@ def gumbel_of(words: Words, shape: Shape, dtype: DType, mode: str | None) -> Any
         raise errors.OptionError(
             f"gumbel: mode is 'low', 'high' or 'highest', got {mode!r}"
         )
+    return draw(_gumbel, words, (), shape, dtype, mode)
+
+
+def _gumbel(words: Words, shape: Shape, dtype: DType, mode: str | None) -> Any:
     if mode in (None, "low"):
         tiny = float(finfo(dtype).tiny)
         u = uniform_between(words, shape, dtype, tiny, 1.0)

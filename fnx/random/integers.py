@@ -2,7 +2,7 @@
 
 Receives a key and bounds or probabilities. `randint` gives JAX's numbers: the remainder
 of 64 random bits (128 for 64-bit integers) by the span. Next on the walk:
-`continuous.py`.
+`drawing.py`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from fnx.random.arguments import (
     spread,
     value_of,
 )
+from fnx.random.drawing import draw
 from fnx.random.interval import unit_uniform
 from fnx.random.keys import Words, key_words, row, split_words
 from fnx.random.stream import random_bits
@@ -198,8 +199,15 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None) -> Array:
     value = value_of("geometric", "p", p)
     wide = dtypes.default_float() if value.__class__ in SCALARS else value.dtype
     wide = wide if dtypes.is_float(wide) else dtypes.default_float()
-    shape, (probability,) = parameters("geometric", shape, wide, p=value)
-    u = unit_uniform(key_words("geometric", key), shape, wide)
+    shape, probability = parameters("geometric", shape, wide, p=value)
+    words = key_words("geometric", key)
+    return draw(_geometric, words, probability, shape, wide, dtype)
+
+
+def _geometric(
+    words: Words, probability: Any, shape: Shape, wide: DType, dtype: DType
+) -> Any:
+    u = unit_uniform(words, shape, wide)
     u = select(eq(u, 0), 1, u)  # log(0) would be no number of trials
     trials = div(log(u), log1p(neg(probability)))
     return convert(add(floor(trials), 1), dtype=dtype)

@@ -14,6 +14,8 @@ import fnx.numpy as np_
 from fnx import errors, lax
 from fnx.core.array import Array
 from fnx.random.arguments import (
+    DType,
+    Shape,
     array_parameters,
     float_dtype,
     sample_shape,
@@ -21,6 +23,7 @@ from fnx.random.arguments import (
     value_of,
 )
 from fnx.random.continuous import exponential_from, normal_from
+from fnx.random.drawing import draw
 from fnx.random.gammas import log_gamma_of
 from fnx.random.integers import random_signs
 from fnx.random.keys import Words, key_words, split_words
@@ -37,9 +40,12 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None) -> Arra
     (3,)
     """
     dtype = float_dtype("beta", dtype)
-    _, arrays = array_parameters("beta", shape, dtype, a=a, b=b)
-    keys = split_words(key_words("beta", key), 2)
-    one, other = map(log_gamma_of, keys, arrays)
+    shape, both = array_parameters("beta", shape, dtype, a=a, b=b)
+    return draw(_beta, key_words("beta", key), both, shape)
+
+
+def _beta(words: Words, a: Any, b: Any, shape: Shape) -> Any:
+    one, other = map(log_gamma_of, split_words(words, 2), (a, b))
     return lax.logistic(one - other)
 
 
@@ -68,8 +74,12 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None) -> Arr
     whole = values.shape
     if shape is not None:
         whole = (*shape_of("dirichlet", shape), values.shape[-1])
-    _, (array,) = array_parameters("dirichlet", whole, dtype, alpha=values)
-    logs = log_gamma_of(key_words("dirichlet", key), array)
+    whole, array = array_parameters("dirichlet", whole, dtype, alpha=values)
+    return draw(_dirichlet, key_words("dirichlet", key), array, whole)
+
+
+def _dirichlet(words: Words, alpha: Any, shape: Shape) -> Any:
+    logs = log_gamma_of(words, alpha)
     terms = np_.exp(logs - np_.max(logs, -1, keepdims=True, initial=-np_.inf))
     return terms / np_.sum(terms, -1, keepdims=True)
 
@@ -85,8 +95,12 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Array:
     (3,)
     """
     dtype = float_dtype("chisquare", dtype)
-    _, (freedom,) = array_parameters("chisquare", shape, dtype, df=df)
-    return np_.exp(log_gamma_of(key_words("chisquare", key), freedom / 2)) * 2
+    shape, freedom = array_parameters("chisquare", shape, dtype, df=df)
+    return draw(_chisquare, key_words("chisquare", key), freedom, shape)
+
+
+def _chisquare(words: Words, freedom: Any, shape: Shape) -> Any:
+    return np_.exp(log_gamma_of(words, freedom / 2)) * 2
 
 
 def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) -> Array:
@@ -102,8 +116,12 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None) ->
     """
     dtype = float_dtype("f", dtype)
     values = {"dfnum": dfnum, "dfden": dfden}
-    _, (above, below) = array_parameters("f", shape, dtype, **values)
-    first, second = split_words(key_words("f", key), 2)
+    shape, both = array_parameters("f", shape, dtype, **values)
+    return draw(_f, key_words("f", key), both, shape)
+
+
+def _f(words: Words, above: Any, below: Any, shape: Shape) -> Any:
+    first, second = split_words(words, 2)
     difference = log_gamma_of(second, above / 2) - log_gamma_of(first, below / 2)
     return np_.exp(difference) * (below / above)
 
@@ -119,8 +137,12 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None) -> Array:
     (3,)
     """
     dtype = float_dtype("t", dtype)
-    shape, (freedom,) = array_parameters("t", shape, dtype, df=df)
-    first, second = split_words(key_words("t", key), 2)
+    shape, freedom = array_parameters("t", shape, dtype, df=df)
+    return draw(_t, key_words("t", key), freedom, shape, dtype)
+
+
+def _t(words: Words, freedom: Any, shape: Shape, dtype: DType) -> Any:
+    first, second = split_words(words, 2)
     half = freedom / 2
     scale = np_.exp((np_.log(half) - log_gamma_of(second, half)) * 0.5)
     return normal_from(first, shape, dtype) * scale
@@ -137,12 +159,12 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None) -> 
     (3,)
     """
     dtype = float_dtype("generalized_normal", dtype)
-    _, (power,) = array_parameters("generalized_normal", shape, dtype, p=p)
-    return _generalized(key_words("generalized_normal", key), 1 / power)
+    shape, power = array_parameters("generalized_normal", shape, dtype, p=p)
+    return draw(_generalized, key_words("generalized_normal", key), power, shape)
 
 
-def _generalized(words: Words, inverse: Any) -> Any:
-    """Generalized normal numbers, by the reciprocals of their powers."""
+def _generalized(words: Words, power: Any, shape: Shape) -> Any:
+    inverse = 1 / power
     first, second = split_words(words, 2)
     size = np_.exp(log_gamma_of(first, inverse) * inverse)
     return random_signs(second, inverse.shape, inverse.dtype) * size
@@ -165,11 +187,14 @@ def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None) -> Ar
     sizes = shape_of("ball", shape)
     count = _dimension(d)
     sample_shape("ball", (), p=value_of("ball", "p", p))
-    whole = (*sizes, count)
-    _, (power,) = array_parameters("ball", whole, dtype, p=p)
-    first, second = split_words(key_words("ball", key), 2)
-    x = _generalized(first, 1 / power)
-    rest = exponential_from(second, sizes, dtype)
+    whole, power = array_parameters("ball", (*sizes, count), dtype, p=p)
+    return draw(_ball, key_words("ball", key), power, whole, dtype)
+
+
+def _ball(words: Words, power: Any, shape: Shape, dtype: DType) -> Any:
+    first, second = split_words(words, 2)
+    x = _generalized(first, power, shape)
+    rest = exponential_from(second, shape[:-1], dtype)
     norm = np_.sum(np_.abs(x) ** power, -1) + rest
     return x / (norm[..., None] ** (1 / power))
 

@@ -18,6 +18,7 @@ from fnx.core.array import Array
 from fnx.numpy.operands import as_array, inexact_dtype
 from fnx.random.arguments import float_dtype, shape_of
 from fnx.random.continuous import normal, normal_from
+from fnx.random.drawing import draw
 from fnx.random.keys import key_words
 
 METHODS = ("cholesky", "eigh", "svd")
@@ -61,7 +62,7 @@ def multivariate_normal(
         )
     batch = _batch(centre, spread, shape)
     words = key_words("multivariate_normal", key)
-    noise = normal_from(words, (*batch, centre.shape[-1]), found)
+    noise = draw(normal_from, words, (), (*batch, centre.shape[-1]), found)
     # Decompositions need 32 bits at least.
     computed = dtypes.compute_dtype(found)
     centre, spread, noise = [np_.asarray(x, computed) for x in (centre, spread, noise)]
