@@ -88,6 +88,15 @@ def _extreme(of_reals: Any, of_complex: Any) -> Any:
     return chosen
 
 
+def _angle(y: Any, x: Any) -> Any:
+    array = x if isinstance(x, Array) else y
+    if not dtypes.is_complex(array.dtype):
+        return ops.atan2(y, x)
+    point = arithmetic.add(x, arithmetic.mul(y, 1j))
+    size = ops.sqrt(arithmetic.add(arithmetic.mul(x, x), arithmetic.mul(y, y)))
+    return arithmetic.mul(ops.log(ops.div(point, size)), -1j)
+
+
 def _reciprocal(x: Array) -> Array:
     return ops.integer_pow(x, y=-1)
 
@@ -213,8 +222,9 @@ acosh = _unary("acosh", ops.acosh, "The inverse of cosh on [1, inf).", "1.0", 0.
 atanh = _unary("atanh", ops.atanh, "The inverse of tanh on (-1, 1).", "0.0", 0.0)
 atan2 = _binary(
     "atan2",
-    ops.atan2,
-    "The angle of the point (y, x); gradient 0 at the origin.",
+    _angle,
+    "The angle of the point (y, x); gradient 0 at the origin. Of complex numbers "
+    "-i log((x + iy) / √(x² + y²)).",
     "0.0, 1.0",
     0.0,
 )
@@ -334,7 +344,8 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
     1.0
     """
     low, value, high = operands("clamp", min, x, max)
-    if isinstance(value, Array) and dtypes.is_complex(value.dtype):
+    kind = value.dtype if isinstance(value, Array) else dtypes.float32
+    if dtypes.is_complex(kind) or dtypes.is_bool(kind):
         return _lesser(_greater(value, low), high)
     return ops.clamp(low, value, high)
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fnx import dtypes
+from fnx.api.prefixes import associative_scan
 from fnx.core.array import Array
 from fnx.lax.accuracy import PrecisionLike, product
 from fnx.numpy import complex_order
+from fnx.numpy.mathematics import logaddexp
 from fnx.numpy.operands import ArrayLike, DTypeLike, as_array, axes_tuple, axis_index
 from fnx.ops import cumulative, reduce
 from fnx.ops import sort as sorts
@@ -40,12 +42,16 @@ def _documented(function: Any, name: str, text: str) -> Any:
 def _largest(x: Array, *, axes: tuple[int, ...]) -> Array:
     if dtypes.is_complex(x.dtype):
         return complex_order.largest(x, axes)
+    if dtypes.is_bool(x.dtype):
+        return reduce.reduce_or(x, axes=axes)
     return reduce.reduce_max(x, axes=axes)
 
 
 def _smallest(x: Array, *, axes: tuple[int, ...]) -> Array:
     if dtypes.is_complex(x.dtype):
         return complex_order.smallest(x, axes)
+    if dtypes.is_bool(x.dtype):
+        return reduce.reduce_and(x, axes=axes)
     return reduce.reduce_min(x, axes=axes)
 
 
@@ -84,10 +90,15 @@ def _place(
     return op(x, axis=place, index_dtype=dtypes.as_dtype(dtype))
 
 
-def _cumulative(name: str, op: Any, summary: str) -> Any:
+def _cumulative(name: str, op: Any, summary: str, of_complex: Any = None) -> Any:
+    """`of_complex` combines two complex numbers where the primitive takes none."""
+
     def function(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
         x = as_array(name, operand)
-        return op(x, axis=axis_index(name, axis, x.ndim), reverse=bool(reverse))
+        place = axis_index(name, axis, x.ndim)
+        if of_complex is not None and dtypes.is_complex(x.dtype):
+            return associative_scan(of_complex, x, bool(reverse), place)
+        return op(x, axis=place, reverse=bool(reverse))
 
     text = f"{summary} Up to each place of an axis, or from it on if `reverse`."
     example = f"{name}(np.ones(3)).shape\n    (3,)"
@@ -96,10 +107,17 @@ def _cumulative(name: str, op: Any, summary: str) -> Any:
 
 cumsum = _cumulative("cumsum", cumulative.cumsum, "Sums.")
 cumprod = _cumulative("cumprod", cumulative.cumprod, "Products.")
-cummax = _cumulative("cummax", cumulative.cummax, "The largest element.")
-cummin = _cumulative("cummin", cumulative.cummin, "The smallest element.")
+cummax = _cumulative(
+    "cummax", cumulative.cummax, "The largest element.", complex_order.maximum
+)
+cummin = _cumulative(
+    "cummin", cumulative.cummin, "The smallest element.", complex_order.minimum
+)
 cumlogsumexp = _cumulative(
-    "cumlogsumexp", cumulative.cumlogsumexp, "Logarithms of sums of exponentials."
+    "cumlogsumexp",
+    cumulative.cumlogsumexp,
+    "Logarithms of sums of exponentials.",
+    logaddexp,
 )
 
 

@@ -245,20 +245,27 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """log(exp(x1) + exp(x2)) without overflow.
 
     Value and derivatives keep their relative precision where one term is far below the
-    other; of twice -inf it is -inf, with gradient 0.
+    other; of twice -inf it is -inf, with gradient 0. Of complex numbers the imaginary
+    part is in [-π, π).
 
     >>> logaddexp(1000.0, -1000.0)
     Array(1000., dtype=float32, weak_type=True)
     """
     a, b = _two_arrays("logaddexp", x1, x2)
-    return _log_of_sum(a, b, ops.exp, ops.log1p)
+    if not dtypes.is_complex(a.dtype):
+        return _log_of_sum(a, b, ops.exp, ops.log1p)
+    value = _log_of_sum(a, b, ops.exp, ops.log1p)
+    turn = sub(remainder(add(parts.imag(value), math.pi), 2 * math.pi), math.pi)
+    return parts.complex_(parts.real(value), turn)
 
 
 def _log_of_sum(
     a: Array, b: Array, power: Callable[[Any], Any], log1p: Callable[[Any], Any]
 ) -> Array:
     """The logarithm of power(a) + power(b), where `log1p` is that of 1 + x."""
-    first = ops.gt(a, b)
+    first = ops.gt(
+        *[parts.real(x) if dtypes.is_complex(x.dtype) else x for x in (a, b)]
+    )
     top = select(first, a, b)
     # Infinities that are equal have no difference; finite ties must keep theirs, which
     # carries the derivative.

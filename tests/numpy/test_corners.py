@@ -172,3 +172,15 @@ def test_counts_of_complex_numbers_are_real():
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call(fnp.array([0.0, 1.0, 2.0]))
+
+
+def test_logarithms_of_sums_of_complex_exponentials():
+    a = fnp.array([1 + 2j, 3j, -1 + 1j, 500 + 3j])
+    b = fnp.array([2 - 1j, 3j, -1 - 2j, 499 + 3j])
+    wanted = np.log(np.exp(np.asarray(a[:3])) + np.exp(np.asarray(b[:3])))
+    for run in (lambda f: f, fnx.jit):
+        found = run(fnp.logaddexp)(a, b)
+        same(found[:3], wanted)
+        same(found[3].imag, np.array(3.0))
+    nothing = fnp.array(complex(-np.inf, 0))
+    assert fnp.logaddexp(nothing, nothing).real == -np.inf
