@@ -49,7 +49,7 @@ def takes_keys(*alike: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def on_words(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a function of arrays gives, whose arguments and results may be keys."""
-    args, kwargs = tree.map(_packed, (args, kwargs), is_leaf=_is_key)
+    args, kwargs = tree.map(_packed, (args, kwargs), is_leaf=is_key)
     return tree.map(_unpacked, function(*args, **kwargs))
 
 
@@ -60,15 +60,16 @@ def axes_of_words(axes: list[int | None], of: Any) -> list[int | None]:
     """
     if not classes or all(axis is None or axis >= 0 for axis in axes):
         return axes
-    leaves = tree.leaves(of, is_leaf=_is_key)
+    leaves = tree.leaves(of, is_leaf=is_key)
     pairs = zip(axes, leaves, strict=True)
     return [
-        axis - 1 if axis is not None and axis < 0 and _is_key(x) else axis
+        axis - 1 if axis is not None and axis < 0 and is_key(x) else axis
         for axis, x in pairs
     ]
 
 
-def _is_key(x: Any) -> bool:
+def is_key(x: Any) -> bool:
+    """Whether it is an array of keys, or a key."""
     return isinstance(x, tuple(classes))
 
 
@@ -76,14 +77,14 @@ def _only_keys(
     args: tuple[Any, ...], kwargs: dict[str, Any], alike: tuple[int, ...]
 ) -> bool:
     """Whether there are keys, and nothing else where all must be."""
-    leaves = tree.leaves((args, kwargs), is_leaf=_is_key)
+    leaves = tree.leaves((args, kwargs), is_leaf=is_key)
     beside = [args[place] for place in alike if place < len(args)]
-    others = tree.leaves(beside, is_leaf=_is_key)
-    return any(map(_is_key, leaves)) and len({_is_key(x) for x in others}) < 2
+    others = tree.leaves(beside, is_leaf=is_key)
+    return any(map(is_key, leaves)) and len({is_key(x) for x in others}) < 2
 
 
 def _packed(x: Any) -> Any:
-    return with_width(x.words, dtypes.uint64) if _is_key(x) else x
+    return with_width(x.words, dtypes.uint64) if is_key(x) else x
 
 
 def _unpacked(x: Any) -> Any:

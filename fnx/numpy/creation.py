@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
-from fnx.api.key_arrays import takes_keys
+from fnx.api.key_arrays import is_key, takes_keys
 from fnx.api.promote import becomes_native
 from fnx.config import busy
 from fnx.core.array import Array
@@ -405,6 +405,7 @@ def zeros_like(
 
 
 @becomes_native
+@takes_keys()
 def ones_like(
     a: Any,
     dtype: DTypeLike = None,
@@ -412,7 +413,11 @@ def ones_like(
     *,
     device: Device | Sharding | None = None,
 ) -> Array:
-    """Ones of the shape and dtype of another array, unless given."""
+    """Ones of the shape and dtype of another array, unless given.
+
+    >>> ones_like(array([1, 2]))
+    Array([1, 1], dtype=int32)
+    """
     return _alike("ones_like", a, 1, dtype, shape, device)
 
 
@@ -474,6 +479,10 @@ def _alike(
     shape: Any,
     device: Device | Sharding | None,
 ) -> Array:
+    if is_key(a) and dtype is None and is_scalar(value):
+        # Each word of the keys is the number.
+        sizes = None if shape is None else (*shape_tuple(function, shape), 2)
+        return type(a)(_alike(function, a.words, value, None, sizes, device))
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         a = as_array(function, a)
     weak = dtype is None and getattr(a, "weak_type", False)

@@ -56,8 +56,8 @@ def scale_by_lbfgs(
 ) -> GradientTransformation:
     """Multiply the gradient by an estimate of the inverse Hessian.
 
-    The estimate begins as a multiple of the identity: s·y / y·y of the latest pair
-    (1 if not `scale_init_precond`), and for the first gradient 1 / ‖g‖, at most 1. A
+    The estimate begins as a multiple of the identity: s·y / y·y of the latest pair, and
+    for the first gradient 1 / ‖g‖, at most 1 (always 1 if not `scale_init_precond`). A
     pair whose s·y is not positive has no part in it. `update` needs the parameters. Liu
     and Nocedal, "On the Limited Memory BFGS Method for Large Scale Optimization", 1989.
 
@@ -134,8 +134,8 @@ def _lbfgs(function: str, memory_size: int, scales: bool) -> GradientTransformat
         size = fnp.sqrt(inner(updates, updates, dtype))
         first = 1 / fnp.maximum(size, 1)
         later = known / fnp.where(useful, inner(turned, turned, dtype), 1)
-        later = fnp.where(useful, later, 1) if scales else fnp.ones_like(first)
-        start = fnp.where(state.count == 0, first, later)
+        start = fnp.where(state.count == 0, first, fnp.where(useful, later, 1))
+        start = start if scales else fnp.ones_like(first)
         order = (state.count - 1 - fnp.arange(rows, dtype="int32")) % rows
         steps = _two_loops(updates, moves, turns, weights, start, order)
         steps = tree.map(lambda s, g: s.astype(g.dtype), steps, updates)

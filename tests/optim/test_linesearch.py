@@ -89,6 +89,8 @@ def test_lbfgs_is_the_matrix_of_bfgs():
 
 
 def test_pairs_of_negative_curvature_have_no_part():
+    plain, x = optim.scale_by_lbfgs(scale_init_precond=False), fnp.array([3.0, 4.0])
+    assert plain.update(x, plain.init(x), x)[0].tolist() == [3.0, 4.0]
     scaling, x = optim.scale_by_lbfgs(), fnp.array([1.0, 2.0])
     state = scaling.init(x)
     for point in (x, x / 2):

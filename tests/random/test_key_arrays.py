@@ -27,6 +27,11 @@ CASES = {
     "asarray": lambda xp, lax, keys, key: xp.asarray(keys),
     "full": lambda xp, lax, keys, key: xp.full((2, 1), key),
     "full_like": lambda xp, lax, keys, key: xp.full_like(keys, key),
+    "ones_like": lambda xp, lax, keys, key: [
+        xp.ones_like(keys),
+        xp.full_like(keys, 7),
+        xp.full_like(keys, 7, shape=(2, 3)),
+    ],
     "zeros_like": lambda xp, lax, keys, key: [
         xp.zeros_like(keys),
         xp.empty_like(key, shape=(2,)),
