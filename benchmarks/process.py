@@ -44,6 +44,8 @@ from benchmarks import process
 process.report_steps({library!r}, {layers}, {tokens})
 """
 STEP_COUNT = 3
+# A checkout has its bytecode on disk, too, as an installed package has.
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 # ---------------------------------------------------------------- the new process
@@ -80,7 +82,7 @@ def output(code: str, environment: dict[str, str]) -> Any:
     """What a new Python process that runs the code prints, read as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | environment,
+        env=os.environ | BYTECODE | environment,
         stdout=subprocess.PIPE,
         check=True,
     )
