@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.core.array import Array
-from fnx.numpy import reductions, ufuncs
+from fnx.numpy import on_numpy, reductions, ufuncs
 from fnx.numpy.choices import choose_where
 from fnx.numpy.counting import bincount, diff
 from fnx.numpy.creation import arange, array, full
@@ -26,6 +27,7 @@ from fnx.numpy.shaping import expand_dims, ravel, reshape
 from fnx.numpy.sorting import searchsorted
 
 
+@at_once(on_numpy.histogram)
 def histogram(
     a: ArrayLike,
     bins: Any = 10,

@@ -273,6 +273,8 @@ _MEMBERS: dict[str, Callable[..., Any]] = {
 }
 # Operators that do with a Python number what they do with an array.
 _ANY_NUMBER = "add sub mul truediv and or xor lshift eq ne lt le gt ge".split()
+# Methods that NumPy computes at once, which no path does faster.
+_AT_ONCE = "argmax argmin argsort nonzero searchsorted sort take".split()
 
 install(
     **_MEMBERS,
@@ -293,7 +295,8 @@ for _name, _function in _MEMBERS.items():
     _bare = _name.strip("_")
     _any = _bare in _ANY_NUMBER or _bare.removeprefix("r") in _ANY_NUMBER
     _free = "numbers" if _any else "index" if _name == "__getitem__" else ""
-    member_becomes_native(_name, _function, free=_free)
+    if _name not in _AT_ONCE:
+        member_becomes_native(_name, _function, free=_free)
 for _name in ("T", "mT", "real", "imag"):
     member_becomes_native(_name, _PROPERTIES[_name], is_property=True)
 # Concrete arrays have their own.

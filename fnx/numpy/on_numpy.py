@@ -17,8 +17,11 @@ from fnx.api.at_once import plain
 
 # NumPy sums products one by one: with more of them compiled code is quicker.
 _MOST_PRODUCTS = 1 << 14
+# Sorts of more elements take other ways than NumPy's stable one.
+_FEW = 256
 # Determinants of matrices of so many rows at most are written out.
 SMALL_DET = 4
+_AXES = frozenset([int, type(None)])
 _INTEGERS = frozenset(map(np.dtype, np.typecodes["AllInteger"]))
 
 
@@ -79,6 +82,60 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     return tuple([_int(places) for places in a.nonzero()])
 
 
+def argmax(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool = False
+) -> Any:
+    """The default integer's dtype."""
+    if not plain(a) or out is not None or keepdims or type(axis) not in _AXES:
+        return NotImplemented
+    return np.asarray(a.argmax(axis), dtypes.default_int())
+
+
+def argmin(
+    a: Any, axis: int | None = None, out: None = None, keepdims: bool = False
+) -> Any:
+    """The default integer's dtype."""
+    if not plain(a) or out is not None or keepdims or type(axis) not in _AXES:
+        return NotImplemented
+    return np.asarray(a.argmin(axis), dtypes.default_int())
+
+
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """As NumPy's stable sort, of few elements."""
+    usual = plain(a) and a.size <= _FEW and kind is order is None and not descending
+    if not usual or type(axis) not in _AXES:
+        return NotImplemented
+    found = a.flatten() if axis is None else a.copy()
+    found.sort(-1 if axis is None else axis, "stable")
+    return found
+
+
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """As NumPy's stable one, of few elements; the default integer's dtype."""
+    usual = plain(a) and a.size <= _FEW and kind is order is dtype is None
+    if not usual or descending or type(axis) not in _AXES:
+        return NotImplemented
+    x = a.reshape(-1) if axis is None else a
+    return _int(x.argsort(-1 if axis is None else axis, "stable"))
+
+
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
 ) -> Any:
@@ -119,7 +176,43 @@ def interp(
     return line
 
 
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: Any = None
+) -> Any:
+    """Of few numbers, from the smallest to the largest."""
+    usual = _floats(a) and 0 < a.size <= _MOST_PRODUCTS and type(bins) is int
+    if not usual or bins < 1 or not range is weights is None or density:
+        return NotImplemented
+    low, high = a.min(), a.max()
+    half = a.dtype.type(0.5 if low == high else 0)
+    first, last = float(low - half), float(high + half)
+    if not last - first < np.inf:
+        return NotImplemented
+    edges = np.empty(bins + 1, a.dtype)
+    edges[:-1] = np.arange(bins) * ((last - first) / bins) + first
+    edges[-1] = last
+    places = edges[:-1].searchsorted(a.reshape(-1), "right")
+    return np.bincount(places, None, bins + 1)[1:].astype(a.dtype), edges
+
+
 # ---------------------------------------------------------------- chosen elements
+
+
+def take(
+    a: Any,
+    indices: Any,
+    axis: int | None = None,
+    out: None = None,
+    mode: str | None = None,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    fill_value: Any = None,
+) -> Any:
+    """As NumPy, which refuses places out of range."""
+    usual = plain(a) and _integers(indices) and type(axis) in _AXES
+    if not usual or out is not None or mode is not None:
+        return NotImplemented
+    return np.asarray(a.take(indices, axis))
 
 
 def compress(
@@ -247,6 +340,50 @@ def unpackbits(
     if not plain(a):
         return NotImplemented
     return np.unpackbits(a, axis=axis, count=count, bitorder=bitorder)  # type: ignore[call-overload]
+
+
+def median(
+    a: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """The half of a `quantile`."""
+    return quantile(a, 0.5, axis, out, overwrite_input, "linear", keepdims)
+
+
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: None = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """One of few elements: the arithmetic of compiled code."""
+    usual = _floats(a) and 0 < a.size <= _FEW and type(q) in (float, int)
+    usual = usual and method == "linear" and type(axis) in _AXES and 0 <= q <= 1
+    if not usual or out is not None or keepdims or weights is not None:
+        return NotImplemented
+    ordered = a.flatten() if axis is None else np.moveaxis(a, axis, -1).copy()
+    ordered.sort(-1, "stable")
+    kind, n = a.dtype.type, ordered.shape[-1]
+    position = kind(q) * kind(n - 1)
+    low = int(position)
+    high = min(low + 1, n - 1) if position > low else low
+    weight = position - kind(low)
+    if ordered.ndim == 1:
+        below, above = ordered[low], ordered[high]
+        gap = kind(0) if below >= above else above - below
+        is_nan = ordered[-1] != ordered[-1]  # NaNs are the last ones
+        return np.asarray(np.nan if is_nan else below + gap * weight, kind)
+    below, above, last = ordered[..., low], ordered[..., high], ordered[..., -1]
+    gap = np.where(below >= above, kind(0), above - below)
+    return np.where(last != last, kind(np.nan), below + gap * weight)
 
 
 def nanmedian(

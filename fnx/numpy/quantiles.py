@@ -42,7 +42,7 @@ from fnx.ops.shape import full, iota
 from fnx.runtime.array import ConcreteArray
 
 
-@becomes_native
+@at_once(on_numpy.median)
 def median(
     a: ArrayLike,
     axis: Axis = None,
@@ -123,7 +123,7 @@ def _hundredth(name: str, q: ArrayLike) -> Any:
     return ufuncs.divide(as_array(name, q, 1), 100)
 
 
-@becomes_native
+@at_once(on_numpy.quantile)
 def quantile(
     a: ArrayLike,
     q: ArrayLike,

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from fnx import dtypes, errors
+from fnx.api.at_once import at_once
 from fnx.api.promote import becomes_native
 from fnx.core.array import Array
-from fnx.numpy import complex_order, ufuncs
+from fnx.numpy import complex_order, on_numpy, ufuncs
 from fnx.numpy.choices import choose_where, truth
 from fnx.numpy.mathematics import conj, real, root
 from fnx.numpy.operands import (
@@ -430,7 +431,7 @@ def average(
 # ---------------------------------------------------------------- places
 
 
-@becomes_native
+@at_once(on_numpy.argmax)
 def argmax(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:
@@ -443,7 +444,7 @@ def argmax(
     return _place("argmax", reduce.argmax, a, axis, keepdims)
 
 
-@becomes_native
+@at_once(on_numpy.argmin)
 def argmin(
     a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Array:

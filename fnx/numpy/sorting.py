@@ -44,7 +44,7 @@ from fnx.ops.shape import full, iota
 from fnx.runtime.array import ConcreteArray, from_numpy
 
 
-@becomes_native
+@at_once(on_numpy.sort)
 def sort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -66,6 +66,7 @@ def sort(
     return flip(out, place) if descending else out
 
 
+@at_once(on_numpy.argsort)
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,

@@ -46,6 +46,7 @@ from fnx.runtime.array import from_numpy
 
 
 @takes_keys(0)
+@at_once(on_numpy.take)
 def take(
     a: ArrayLike,
     indices: ArrayLike,

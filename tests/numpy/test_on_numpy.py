@@ -66,6 +66,13 @@ def _cases():
         yield "insert", (x, 2, 5), {}
         yield "insert", (x[0], -1, x[1]), {}
         yield "insert", (x[0], 0, x[0, 0]), {}
+        few = x % 3
+        for axis in (None, 0, -1):
+            for name in ("argmax", "argmin", "sort", "argsort"):
+                yield name, (few, axis), {}
+                yield name, (few[0, :1], axis), {}
+            yield "take", (x, np.array([[0, -1], [2, 0]]), axis), {}
+            yield "take", (x, np.array(1), axis), {}
         for side in ("left", "right"):
             yield "searchsorted", (np.sort(x.ravel()), x, side), {}
         for edges in (np.sort(x[0]), np.sort(x[0])[::-1].copy()):
@@ -88,6 +95,20 @@ def _cases():
     for dtype in ("float32", "float64"):
         tiny = np.finfo(dtype).smallest_subnormal
         odd = np.array([0, -0.0, np.inf, -np.inf, np.nan, tiny, -3 * tiny, 1, 7], dtype)
+        for name in ("argmax", "argmin", "sort", "argsort", "median"):
+            for there in (odd, odd[:4], odd[::-1].copy(), odd.reshape(3, 3)):
+                yield name, (there,), {}
+        for axis in (None, 0, -1):
+            for q in (0, 0.1, 0.5, 0.7, 1):
+                for size in (3, 4):
+                    yield "quantile", (_real(dtype, (5, size, 4)), q, axis), {}
+                yield "quantile", (odd.reshape(3, 3), q, axis), {}
+        yield "median", (_real(dtype, (3, 4)), 1), {}
+        for count in (1, 3, 10, 50):
+            yield "histogram", (_real(dtype, (5, 40)), count), {}
+            yield "histogram", (np.full(3, 0.1, dtype), count), {}
+        edges = np.linspace(0.1, 0.7, 13).astype(dtype)
+        yield "histogram", (edges, 12), {}
         yield "frexp", (odd,), {}
         yield "frexp", (_real(dtype, (2, 3)),), {}
         yield "nanmedian", (odd[5:],), {}
@@ -126,6 +147,9 @@ def _cases():
         yield "searchsorted", (np.sort(nans), nans), {}
 
 
+_SAME_ARITHMETIC = ("sort", "take", "median", "quantile", "histogram")
+
+
 def _public(name):
     of_matrices = name in ("det", "slogdet", "lstsq")
     return getattr(fnp.linalg if of_matrices else fnp, name)
@@ -158,6 +182,10 @@ def test_the_short_way_gives_what_the_function_gives(name):
             if x.dtype.kind != "f":
                 near = {"rtol": 0, "atol": 0}
             np.testing.assert_allclose(x, y, **near, err_msg=str((args, options)))
+            if name in _SAME_ARITHMETIC:
+                same = np.signbit(x) == np.signbit(y)
+                assert (same | np.isnan(x)).all(), (args, options)
+                np.testing.assert_array_equal(x, y, err_msg=str((args, options)))
 
 
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
@@ -178,6 +206,14 @@ def test_integers_have_the_default_dtype(bits):
 def test_errors_and_rare_arguments_are_the_function_s():
     x = fnp.arange(4)
     with pytest.raises(fnx.errors.IndexOutOfRange):
+        fnp.take(x, fnp.array([7]))
+    for f in (fnp.argmax, fnp.sort, fnp.argsort, fnp.median):
+        with pytest.raises(fnx.errors.AxisError):
+            f(x, 3)
+    assert fnp.sort(fnp.array([1, 2]), descending=True).tolist() == [2, 1]
+    assert fnp.argmax(fnp.zeros((2, 2)), keepdims=True).shape == (1, 1)
+    assert fnp.sort(fnp.asarray(2.0)[None]).type.weak
+    with pytest.raises(fnx.errors.IndexOutOfRange):
         fnp.take_along_axis(x, fnp.array([7]), 0)
     with pytest.raises(fnx.errors.ShapeError, match="vector"):
         fnp.bincount(fnp.zeros((2, 2), "int32"))
@@ -185,6 +221,16 @@ def test_errors_and_rare_arguments_are_the_function_s():
     weak = fnp.asarray(3)
     assert fnp.gcd(weak, weak).type.weak
     assert fnp.bincount(fnp.array([1, 1]), length=0).shape == (0,)
+
+
+def test_methods_are_the_functions():
+    x = fnp.array(np.array([3.0, 1.0, 2.0], np.float32))
+    for _ in range(40):
+        assert int(x.argmax()) == 0 and int(x.argmin()) == 1
+        assert x.argsort().tolist() == [1, 2, 0]
+        assert x.sort().tolist() == [1.0, 2.0, 3.0]
+        assert x.take(fnp.array([-1])).tolist() == [2.0]
+        assert int(x.sort().searchsorted(fnp.array(np.float32(2.5)))) == 2
 
 
 def test_nothing_shares_memory_with_an_argument():
