@@ -9,6 +9,8 @@ parts up in order. Next on the walk: `products_tensor.py`.
 
 from __future__ import annotations
 
+from string import Template
+
 from fnx.records import record
 from fnx.runtime.plan import Place
 from fnx_cuda.instructions import Launch
@@ -309,14 +311,13 @@ template <typename Source, int EXTENT, int WIDTH, bool ALONG> struct Part {
 
 """
 
-_TILE = """
+_STAGED = Template("""
 extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
-fnx_tiles(const __grid_constant__ P p) {
+$name(const __grid_constant__ P p) {
   typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
   typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
-  typedef Vector<Sum, VECTOR> Sums;
-  __shared__ __align__(16) Sum x_tiles[2][DEPTH][XPart::PITCH];
-  __shared__ __align__(16) Sum y_tiles[2][DEPTH][YPart::PITCH];
+$types  __shared__ __align__(16) $element x_tiles[2][DEPTH][XPart::PITCH];
+  __shared__ __align__(16) $element y_tiles[2][DEPTH][YPart::PITCH];
 
   const Block block = block_of(p);
   const int start = block.split * p.span, end = min(p.k, start + p.span);
@@ -324,7 +325,54 @@ fnx_tiles(const __grid_constant__ P p) {
   place(p, block.item, at);
   const XSource x = x_source(p, p.x + at[1]);
   const YSource y = y_source(p, p.y + at[2]);
+$own  XPart x_part;
+  YPart y_part;
+  x_part.read(x, block.row, start, end);
+  y_part.read(y, block.column, start, end);
+  x_part.keep(x_tiles[0]);
+  y_part.keep(y_tiles[0]);
+  __syncthreads();
+  int now = 0;
+  for (int k = start; k < end; k += DEPTH) {
+    const bool more = k + DEPTH < end;
+    if (more) {
+      x_part.read(x, block.row, k + DEPTH, end);
+      y_part.read(y, block.column, k + DEPTH, end);
+    }
+$step    if (more) {
+      now ^= 1;
+      x_part.keep(x_tiles[now]);
+      y_part.keep(y_tiles[now]);
+      __syncthreads();
+    }
+  }
 
+$written}
+""")
+
+
+def staged(
+    name: str, element: str, own: str, step: str, written: str, types: str = ""
+) -> str:
+    """A kernel whose tiles go to shared memory by way of registers, two in turn.
+
+    The next tiles are on their way to registers while these are used. They hold
+    `element`s. `own` says where a thread's part of the result is and begins its sums,
+    `step` adds the products of the tiles `now` to them, `written` writes them; `types`
+    are those that all of it uses.
+    """
+    return _STAGED.substitute(
+        name=name, element=element, own=own, step=step, written=written, types=types
+    )
+
+
+_TILE = staged(
+    "fnx_tiles",
+    "Sum",
+    types="""\
+  typedef Vector<Sum, VECTOR> Sums;
+""",
+    own="""
   // A thread's rows and columns are vectors, far from each other, so that those of the
   // threads of a warp lie side by side in shared memory.
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -339,20 +387,8 @@ fnx_tiles(const __grid_constant__ P p) {
 #pragma unroll
     for (int j = 0; j < MY_COLUMNS; ++j) sums[i][j] = zero();
 
-  XPart x_part;
-  YPart y_part;
-  x_part.read(x, block.row, start, end);
-  y_part.read(y, block.column, start, end);
-  x_part.keep(x_tiles[0]);
-  y_part.keep(y_tiles[0]);
-  __syncthreads();
-  int now = 0;
-  for (int k = start; k < end; k += DEPTH) {
-    const bool more = k + DEPTH < end;
-    if (more) {
-      x_part.read(x, block.row, k + DEPTH, end);
-      y_part.read(y, block.column, k + DEPTH, end);
-    }
+""",
+    step="""\
 // Two at a time: more steps ask for more registers than there are.
 #pragma unroll 2
     for (int depth = 0; depth < DEPTH; ++depth) {
@@ -371,14 +407,8 @@ fnx_tiles(const __grid_constant__ P p) {
           sums[i][j] = added(sums[i][j], a[i / VECTOR].each[i % VECTOR],
                              b[j / VECTOR].each[j % VECTOR]);
     }
-    if (more) {
-      now ^= 1;
-      x_part.keep(x_tiles[now]);
-      y_part.keep(y_tiles[now]);
-      __syncthreads();
-    }
-  }
-
+""",
+    written="""\
   Written* out = p.out + at[0] + block.split * p.out_split;
 #pragma unroll
   for (int i = 0; i < MY_ROWS; ++i) {
@@ -395,5 +425,5 @@ fnx_tiles(const __grid_constant__ P p) {
         *(Vector<Written, OUT_WIDTH>*)(out + out_place(p, row, column)) = vector;
     }
   }
-}
-"""
+""",
+)

@@ -8,7 +8,7 @@ text for `products_tensor.py`. Next on the walk: `products_vector.py`.
 
 from __future__ import annotations
 
-from fnx_cuda.products_tile import PARTS
+from fnx_cuda.products_tile import PARTS, staged
 
 DOUBLE = """
 // d += a @ b, where a warp holds 8 by 4 elements of a and 4 by 8 of b.
@@ -20,20 +20,10 @@ __device__ __forceinline__ void multiply(double (&d)[2], double a, double b) {
   fnx_emulated_mma_m8n8k4_f64(d, &a, &b);
 #endif
 }
-
-extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
-fnx_tensor_double(const __grid_constant__ P p) {
-  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
-  __shared__ __align__(16) double x_tiles[2][DEPTH][XPart::PITCH];
-  __shared__ __align__(16) double y_tiles[2][DEPTH][YPart::PITCH];
-
-  const Block block = block_of(p);
-  const int start = block.split * p.span, end = min(p.k, start + p.span);
-  long long at[3];
-  place(p, block.item, at);
-  const XSource x = x_source(p, p.x + at[1]);
-  const YSource y = y_source(p, p.y + at[2]);
+""" + staged(
+    "fnx_tensor_double",
+    "double",
+    own="""\
   // A lane holds element (g, t) of a, (t, g) of b, and (g, 2 t) and (g, 2 t + 1) of d.
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int g = lane / 4, t = lane % 4;
@@ -46,20 +36,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
 #pragma unroll
     for (int j = 0; j < MY_COLUMNS / 8; ++j) sums[i][j][0] = sums[i][j][1] = 0;
 
-  XPart x_part;
-  YPart y_part;
-  x_part.read(x, block.row, start, end);
-  y_part.read(y, block.column, start, end);
-  x_part.keep(x_tiles[0]);
-  y_part.keep(y_tiles[0]);
-  __syncthreads();
-  int now = 0;
-  for (int k = start; k < end; k += DEPTH) {
-    const bool more = k + DEPTH < end;
-    if (more) {
-      x_part.read(x, block.row, k + DEPTH, end);
-      y_part.read(y, block.column, k + DEPTH, end);
-    }
+""",
+    step="""\
 #pragma unroll
     for (int depth = 0; depth < DEPTH; depth += 4) {
       double a[MY_ROWS / 8], b[MY_COLUMNS / 8];
@@ -74,14 +52,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
 #pragma unroll
         for (int j = 0; j < MY_COLUMNS / 8; ++j) multiply(sums[i][j], a[i], b[j]);
     }
-    if (more) {
-      now ^= 1;
-      x_part.keep(x_tiles[now]);
-      y_part.keep(y_tiles[now]);
-      __syncthreads();
-    }
-  }
-
+""",
+    written="""\
   typedef Vector<Written, OUT_WIDTH> Pair;
   Written* out = p.out + at[0] + block.split * p.out_split;
 #pragma unroll
@@ -99,8 +71,8 @@ fnx_tensor_double(const __grid_constant__ P p) {
         if (row < p.m && column < p.n)
           *(Pair*)(out + out_place(p, row, column)) = pair;
       }
-}
-"""
+""",
+)
 
 _ROUND = """
 // The nearest number of 10 bits behind the point; infinities and NaN stay.
@@ -130,20 +102,10 @@ __device__ __forceinline__ void multiply(float (&d)[4], unsigned (&a)[4],
   fnx_emulated_mma_m16n8k8_tf32(d, a, b);
 #endif
 }
-
-extern "C" __global__ void __launch_bounds__(THREADS, TOGETHER)
-fnx_tensor_rounded(const __grid_constant__ P p) {
-  typedef Part<XSource, ROWS, X_WIDTH, X_ALONG> XPart;
-  typedef Part<YSource, COLUMNS, Y_WIDTH, Y_ALONG> YPart;
-  __shared__ __align__(16) float x_tiles[2][DEPTH][XPart::PITCH];
-  __shared__ __align__(16) float y_tiles[2][DEPTH][YPart::PITCH];
-
-  const Block block = block_of(p);
-  const int start = block.split * p.span, end = min(p.k, start + p.span);
-  long long at[3];
-  place(p, block.item, at);
-  const XSource x = x_source(p, p.x + at[1]);
-  const YSource y = y_source(p, p.y + at[2]);
+""" + staged(
+    "fnx_tensor_rounded",
+    "float",
+    own="""\
   // A lane holds (g, t), (g + 8, t) of a, and those four columns on; (t, g), (t + 4, g)
   // of b; and of d (g, 2 t), (g, 2 t + 1), and those eight rows below.
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -159,20 +121,8 @@ fnx_tensor_rounded(const __grid_constant__ P p) {
 #pragma unroll
       for (int each = 0; each < 4; ++each) sums[i][j][each] = 0;
 
-  XPart x_part;
-  YPart y_part;
-  x_part.read(x, block.row, start, end);
-  y_part.read(y, block.column, start, end);
-  x_part.keep(x_tiles[0]);
-  y_part.keep(y_tiles[0]);
-  __syncthreads();
-  int now = 0;
-  for (int k = start; k < end; k += DEPTH) {
-    const bool more = k + DEPTH < end;
-    if (more) {
-      x_part.read(x, block.row, k + DEPTH, end);
-      y_part.read(y, block.column, k + DEPTH, end);
-    }
+""",
+    step="""\
 #pragma unroll
     for (int depth = 0; depth < DEPTH; depth += 8) {
       unsigned a[MY_ROWS / 16][4], b[MY_COLUMNS / 8][2];
@@ -195,14 +145,8 @@ fnx_tensor_rounded(const __grid_constant__ P p) {
 #pragma unroll
         for (int j = 0; j < MY_COLUMNS / 8; ++j) multiply(sums[i][j], a[i], b[j]);
     }
-    if (more) {
-      now ^= 1;
-      x_part.keep(x_tiles[now]);
-      y_part.keep(y_tiles[now]);
-      __syncthreads();
-    }
-  }
-
+""",
+    written="""\
   typedef Vector<Written, OUT_WIDTH> Pair;
   Written* out = p.out + at[0] + block.split * p.out_split;
 #pragma unroll
@@ -220,8 +164,8 @@ fnx_tensor_rounded(const __grid_constant__ P p) {
         if (row < p.m && column < p.n)
           *(Pair*)(out + out_place(p, row, column)) = pair;
       }
-}
-"""
+""",
+)
 
 ROUNDED = _ROUND + PARTS.replace("widened(", "rounded(") + _ROUNDED
 """The kernel for float32, whose tiles are rounded when they are kept."""
