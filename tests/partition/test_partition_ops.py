@@ -23,24 +23,9 @@ from fnx.core.primitive import primitives
 from fnx.experimental import io_callback
 from fnx.sharding import NamedSharding
 from fnx.sharding import PartitionSpec as P
+from tests.spmd.arrays import random
 
 pytestmark = pytest.mark.multi_device
-
-
-@pytest.fixture(autouse=True)
-def eight():
-    """Eight CPU devices."""
-    with fnx.config.override(cpu_devices=8):
-        yield
-
-
-@pytest.fixture
-def mesh():
-    return fnx.make_mesh((2, 4), ("a", "b"))
-
-
-def random(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
 def positive(*shape):
