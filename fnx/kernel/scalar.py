@@ -207,11 +207,14 @@ def _select(condition: Array, x: Array, y: Array) -> Array:
 def _convert(x: Array, dtype: DType) -> Array:
     """`x` as `dtype`: floats saturate on the way to integers and NaN becomes 0."""
     x = np.asanyarray(x)
-    if not (dtypes.is_float(x.dtype) and dtypes.is_integer(dtype)):
-        return x.astype(dtype)
-    own = getattr(x, "saturated", None)  # of arrays that report what is done with them
-    if own is not None:
-        return np.asanyarray(own(dtype))
+    if dtypes.is_float(x.dtype) and dtypes.is_integer(dtype):
+        return saturated(x, dtype)
+    return x.astype(dtype)
+
+
+@functools.singledispatch
+def saturated(x: Array, dtype: DType) -> Array:
+    """Floats as integers, by the class of the array; most are NumPy's own."""
     low, high = _ends(dtype)
     # Bounds that either dtype has; NaN fails, too.
     if x.dtype.char in "fd" and ((x >= float(low)) & (x < float(high) + 1)).all():

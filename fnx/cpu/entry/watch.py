@@ -29,6 +29,7 @@ from fnx.cpu.entry.steps import (
     Step,
     conversion,
 )
+from fnx.kernel.scalar import saturated
 from fnx.records import record
 
 Array = np.ndarray[Any, Any]
@@ -467,13 +468,15 @@ class _Watched(np.ndarray[Any, Any]):
             raise Unwatched("NumPy's way from floats to integers, which depends")
         return self.watch.convert(self, target)
 
-    def saturated(self, dtype: np.dtype[Any]) -> Any:
-        """As integers: the nearest one of the dtype, 0 for NaN."""
-        return self.watch.convert(self, dtype)
-
     __setitem__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
     __iter__ = item = tolist = tobytes = fill = sort = partition = put = _refuse
     argmax = argmin = argsort = _refuse
+
+
+@saturated.register(_Watched)
+def _saturated(x: _Watched, dtype: np.dtype[Any]) -> Any:
+    """Steps convert floats to integers as kernels do."""
+    return x.watch.convert(x, dtype)
 
 
 _FACTS = frozenset({np.shape, np.ndim, np.size})
