@@ -26,6 +26,7 @@ from fnx.optim.transformation import (
     extended,
 )
 from fnx.optim.updates import Leaf, floating, inner, number_dtype, scaled, wide
+from fnx.records import record
 
 _AT_LEAST_ONE = Range("1 or more", lambda x: x >= 1)
 
@@ -240,6 +241,67 @@ class _Search(NamedTuple):
     trial: Leaf
 
 
+@record
+class _Zoom:
+    """The search itself, by the options of `scale_by_zoom_linesearch`."""
+
+    most: int
+    max_learning_rate: float | None
+    tol: float
+    increase_factor: float
+    slope_rtol: float
+    curv_rtol: float
+    approx_dec_rtol: float | None
+    stepsize_precision: float
+
+    def search(self, line: _Line, guess: Leaf) -> _Search:
+        """Rates from a first one on, until one is good or so many have been tried."""
+        start, no = line.start, fnp.zeros((), "bool")
+        none = fnp.zeros((), "int32")
+        return lax.while_loop(
+            lambda search: ~search.done & (search.tried < self.most),
+            lambda search: self._advance(line, search),
+            _Search(none, no, no, start, start, self._limited(guess)),
+        )
+
+    def errors(self, start: Point, point: Point) -> tuple[Leaf, Leaf]:
+        """By how much a point fails the two conditions."""
+        limit = start.value + self.slope_rtol * point.rate * start.slope + self.tol
+        decrease = fnp.maximum(point.value - limit, 0)
+        if self.approx_dec_rtol is not None:
+            flat = point.value <= start.value + self.approx_dec_rtol * abs(start.value)
+            steep = point.slope - (2 * self.slope_rtol - 1) * start.slope - self.tol
+            decrease = fnp.where(
+                flat, fnp.minimum(decrease, fnp.maximum(steep, 0)), decrease
+            )
+        decrease = fnp.where(fnp.isfinite(point.value), decrease, fnp.inf)
+        curvature = abs(point.slope) - self.curv_rtol * abs(start.slope) - self.tol
+        return decrease, fnp.maximum(curvature, 0)
+
+    def _advance(self, line: _Line, search: _Search) -> _Search:
+        """One more rate: widen the interval while there is none, then shrink it."""
+        low, high = search.low, search.high
+        point = line.at(search.trial)
+        decrease, curvature = self.errors(line.start, point)
+        worse = (decrease > 0) | ((point.value >= low.value) & (low.rate > 0))
+        good = ~worse & (curvature <= 0)
+        # the side of the trial on which the value still falls
+        beyond = point.slope * fnp.where(search.zooming, high.rate - low.rate, 1) >= 0
+        other = _chosen(worse, point, _chosen(beyond, low, high))
+        best = _chosen(worse, low, point)
+        zooming = search.zooming | worse | beyond
+        narrow = abs(other.rate - best.rate) <= self.stepsize_precision
+        wider = self._limited(self.increase_factor * point.rate)
+        at_limit = ~zooming & (wider <= point.rate)
+        done = good | (zooming & narrow & (best.rate > 0)) | at_limit
+        trial = fnp.where(zooming, _between(best, other), wider)
+        return _Search(search.tried + 1, zooming, done, best, other, trial)
+
+    def _limited(self, rate: Leaf) -> Leaf:
+        most = self.max_learning_rate
+        return rate if most is None else fnp.minimum(rate, most)
+
+
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: float | None = None,
@@ -287,44 +349,16 @@ def scale_by_zoom_linesearch(
             f"{initial_guess_strategy!r}"
         )
 
-    def errors(start: Point, point: Point) -> tuple[Leaf, Leaf]:
-        """By how much a point fails the two conditions."""
-        limit = start.value + slope_rtol * point.rate * start.slope + tol
-        decrease = fnp.maximum(point.value - limit, 0)
-        if approx_dec_rtol is not None:
-            flat = point.value <= start.value + approx_dec_rtol * abs(start.value)
-            steep = point.slope - (2 * slope_rtol - 1) * start.slope - tol
-            decrease = fnp.where(
-                flat, fnp.minimum(decrease, fnp.maximum(steep, 0)), decrease
-            )
-        decrease = fnp.where(fnp.isfinite(point.value), decrease, fnp.inf)
-        curvature = abs(point.slope) - curv_rtol * abs(start.slope) - tol
-        return decrease, fnp.maximum(curvature, 0)
-
-    def limited(rate: Leaf) -> Leaf:
-        return (
-            rate if max_learning_rate is None else fnp.minimum(rate, max_learning_rate)
-        )
-
-    def advance(line: _Line, search: _Search) -> _Search:
-        """One more rate: widen the interval while there is none, then shrink it."""
-        low, high = search.low, search.high
-        point = line.at(search.trial)
-        decrease, curvature = errors(line.start, point)
-        worse = (decrease > 0) | ((point.value >= low.value) & (low.rate > 0))
-        good = ~worse & (curvature <= 0)
-        # the side of the trial on which the value still falls
-        beyond = point.slope * fnp.where(search.zooming, high.rate - low.rate, 1) >= 0
-        other = _chosen(worse, point, _chosen(beyond, low, high))
-        best = _chosen(worse, low, point)
-        zooming = search.zooming | worse | beyond
-        narrow = abs(other.rate - best.rate) <= stepsize_precision
-        at_limit = ~zooming & (limited(increase_factor * point.rate) <= point.rate)
-        done = good | (zooming & narrow & (best.rate > 0)) | at_limit
-        trial = fnp.where(
-            zooming, _between(best, other), limited(increase_factor * point.rate)
-        )
-        return _Search(search.tried + 1, zooming, done, best, other, trial)
+    zoom = _Zoom(
+        most,
+        max_learning_rate,
+        tol,
+        increase_factor,
+        slope_rtol,
+        curv_rtol,
+        approx_dec_rtol,
+        stepsize_precision,
+    )
 
     def init(params: Params) -> OptState:
         params = floating(name, "params", params)
@@ -349,17 +383,12 @@ def scale_by_zoom_linesearch(
     ) -> tuple[Updates, OptState]:
         updates = floating(name, "updates", updates)
         line = _line(name, updates, params, value, grad, value_fn, extra_args)
-        start, no = line.start, fnp.zeros((), "bool")
-        guess = state.learning_rate.astype(start.value.dtype)
+        guess = state.learning_rate.astype(line.start.value.dtype)
         if initial_guess_strategy == "one":
             guess = fnp.ones_like(guess)
-        search = lax.while_loop(
-            lambda search: ~search.done & (search.tried < most),
-            lambda search: advance(line, search),
-            _Search(fnp.zeros((), "int32"), no, no, start, start, limited(guess)),
-        )
+        search = zoom.search(line, guess)
         point = search.low
-        decrease, curvature = errors(start, point)
+        decrease, curvature = zoom.errors(line.start, point)
         if verbose:
             _report(name, ~search.done, point)
         dtype = state.value.dtype

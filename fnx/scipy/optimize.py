@@ -144,20 +144,11 @@ def _bfgs(
         found = _line_search(both, state, direction, options["line_search_maxiter"])
         s = np_.where(found.size == 0, 0, found.size * direction)
         y = found.gradient - state.gradient
-        curvature = s @ y
-        # A step along which the gradient does not grow tells nothing of the Hessian.
-        useful = curvature > 0
-        rho = 1 / np_.where(useful, curvature, 1)
-        # The first step tells how large the inverse is, of which nothing was known.
-        scale = curvature / np_.where(useful, y @ y, 1)
-        inverse = np_.where(state.iterations == 0, scale * eye, state.inverse)
-        turn = eye - rho * s[:, None] * y[None, :]
-        updated = turn @ inverse @ turn.T + rho * s[:, None] * s[None, :]
         return _State(
             x=state.x + s,
             value=found.value,
             gradient=found.gradient,
-            inverse=np_.where(useful, updated, state.inverse),
+            inverse=_next_inverse(state, s, y, eye),
             last=state.value,
             converged=is_enough(found.value, found.gradient),
             failed=found.failed,
@@ -190,6 +181,20 @@ def _bfgs(
         njev=end.evaluations,
         nit=end.iterations,
     )
+
+
+def _next_inverse(state: _State, s: Any, y: Any, eye: Any) -> Any:
+    """The inverse of the Hessian, after a step s along which the gradient grew by y."""
+    curvature = s @ y
+    # A step along which the gradient does not grow tells nothing of the Hessian.
+    useful = curvature > 0
+    rho = 1 / np_.where(useful, curvature, 1)
+    # The first step tells how large the inverse is, of which nothing was known.
+    scale = curvature / np_.where(useful, y @ y, 1)
+    inverse = np_.where(state.iterations == 0, scale * eye, state.inverse)
+    turn = eye - rho * s[:, None] * y[None, :]
+    updated = turn @ inverse @ turn.T + rho * s[:, None] * s[None, :]
+    return np_.where(useful, updated, state.inverse)
 
 
 # ---------------------------------------------------------------- line search
