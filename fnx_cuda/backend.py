@@ -17,7 +17,7 @@ import numpy as np
 from fnx.config import config
 from fnx.kernel.grid import grid_schedule
 from fnx.runtime.backend import Finding, Found
-from fnx.runtime.plan import Plan
+from fnx.runtime.plan import Plan, Target
 from fnx_cuda import _cupy, doctor, frame, interop, nvrtc, transfer
 from fnx_cuda import device as devices
 from fnx_cuda.align import aligned
@@ -37,8 +37,7 @@ class CudaBackend:
     """Runs plans on CUDA devices through CuPy."""
 
     stages = ("cuda", "ptx", "asm")
-    schedule = staticmethod(grid_schedule)
-    products = PRODUCTS
+    target = Target("cuda", grid_schedule, PRODUCTS, streams=True)
 
     def found(self) -> Found:
         """The devices that there are, or why there are none."""

@@ -12,14 +12,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fnx
-from fnx.compiler.multiply import BLAS
-from fnx.kernel.schedule import schedule
+from fnx.compiler.target import CPU
 from fnx.runtime import backend as offers
 from fnx.runtime import device as devices
 from fnx.runtime.backend import Finding, Found, backend
@@ -86,10 +86,9 @@ class Mirror:
     """The backend; see above."""
 
     stages = ("mirrored",)
-    schedule = staticmethod(schedule)
-    products = BLAS
 
-    def __init__(self, count: int = 2) -> None:
+    def __init__(self, name: str = "mirror", count: int = 2) -> None:
+        self.target = replace(CPU, name=name, streams=True)
         self.count = count
         self.turn = threading.RLock()
         self.queues: list[list[Callable[[], None]]] = [[] for _ in range(count)]
@@ -199,7 +198,7 @@ def offered(name: str = "mirror", platform: str = "mirror") -> Iterator[Mirror]:
         patch.setitem(offers._modules, name, __name__)
         patch.setitem(offers._platforms, name, platform)
         patch.delitem(offers._modules, f"{name}.finding", raising=False)
-        BACKEND = Mirror()
+        BACKEND = Mirror(name)
         devices.forget()
         yield BACKEND
     fnx.clear_caches()

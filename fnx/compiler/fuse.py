@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from fnx import errors
-from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.origins import Origin, find_origins, layout_through, views_of
 from fnx.compiler.reading import (
     REDUCTION,
@@ -48,10 +47,10 @@ from fnx.compiler.reading import (
     row_prefix,
     sums_rows,
 )
+from fnx.compiler.target import Target
 from fnx.core.layout import Layout
 from fnx.core.primitive import Pulled
 from fnx.core.program import Eqn, Literal, Program, Var
-from fnx.kernel.schedule import Schedule, schedule
 from fnx.records import record
 
 # A value that costs no more than this is computed again rather than stored.
@@ -87,8 +86,7 @@ class Fused:
     layouts: dict[Var, Layout]
     makers: dict[Var, Eqn]
     stored: frozenset[Var]
-    schedule: Schedule
-    products: Products
+    target: Target
 
     def base(self, var: Var) -> Var:
         """The value whose bytes a value has: itself, or what it is a view of."""
@@ -131,25 +129,15 @@ class _Use:
     position: int
 
 
-def fuse(
-    program: Program,
-    schedule: Schedule = schedule,
-    products: Products = BLAS,
-) -> Fused:
-    """Cuts a flat program in kernels and steps.
-
-    Kernels will be scheduled so; matrix products that pay will be steps.
-    """
-    return _Fuser(program, schedule, products).run()
+def fuse(program: Program, target: Target) -> Fused:
+    """Cuts a flat program in kernels and steps, among them products that pay."""
+    return _Fuser(program, target).run()
 
 
 class _Fuser:
-    def __init__(
-        self, program: Program, schedule: Schedule, products: Products
-    ) -> None:
+    def __init__(self, program: Program, target: Target) -> None:
         self.program = program
-        self.schedule = schedule
-        self.products = products
+        self.target = target
         self.eqns = program.eqns
         self.maker = {v: n for n, eqn in enumerate(self.eqns) for v in eqn.outputs}
         self.uses: dict[Var, list[_Use]] = {}
@@ -157,7 +145,7 @@ class _Fuser:
             for position, atom in enumerate(eqn.inputs):
                 if isinstance(atom, Var):
                     self.uses.setdefault(atom, []).append(_Use(number, position))
-        self.fusible = [is_fusible(eqn, products) for eqn in self.eqns]
+        self.fusible = [is_fusible(eqn, target.products) for eqn in self.eqns]
         self.cost = self._costs()
         self.forced = {a for a in program.outputs if isinstance(a, Var)}
         self.homes: dict[Var, set[_Kernel]] = {}
@@ -195,8 +183,7 @@ class _Fuser:
             self.layouts,
             makers,
             stored,
-            self.schedule,
-            self.products,
+            self.target,
         )
 
     def _step_inputs(self, number: int) -> None:
@@ -303,7 +290,7 @@ class _Fuser:
     def _made_by_product(self, number: int) -> bool:
         """Whether a product that reads the same array may add up its rows."""
         eqn = self.eqns[number]
-        if self.products.joins is None or not sums_rows(eqn):
+        if self.target.products.joins is None or not sums_rows(eqn):
             return False
         (rows,) = eqn.inputs
         uses = self.uses.get(rows, ()) if isinstance(rows, Var) else ()

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fnx.compiler.multiply import BLAS, Products
+from fnx.compiler.target import CPU, Target
 from fnx.core.program import Atom, Eqn, Program, Var
 from fnx.errors import Source
 
 
 def inline(
     program: Program,
-    products: Products = BLAS,
+    target: Target = CPU,
     kept: Callable[[Eqn], bool] | None = None,
-    backend: str = "cpu",
     hoists: bool = True,
 ) -> Program:
     """The program with every held program that may be inlined written out.
@@ -28,7 +27,7 @@ def inline(
     """
     eqns: list[Eqn] = []
     env: dict[Var, Atom] = {var: var for var in program.inputs}
-    outputs = _Inliner(products, kept, backend, hoists).expand(program, env, eqns, None)
+    outputs = _Inliner(target, kept, hoists).expand(program, env, eqns, None)
     return Program(program.inputs, tuple(eqns), outputs)
 
 
@@ -36,16 +35,11 @@ class _Inliner:
     """What stays as it is while programs are written out, and for which backend."""
 
     def __init__(
-        self,
-        products: Products,
-        kept: Callable[[Eqn], bool] | None,
-        backend: str,
-        hoists: bool,
+        self, target: Target, kept: Callable[[Eqn], bool] | None, hoists: bool
     ) -> None:
-        self.hoists = hoists
-        self.products = products
+        self.target = target
         self.kept = kept
-        self.backend = backend
+        self.hoists = hoists
 
     def expand(
         self,
@@ -61,13 +55,14 @@ class _Inliner:
         for eqn in program.eqns:
             source = _located(eqn.source, holder)
             inputs = tuple([_refer(env, atom) for atom in eqn.inputs])
-            value = eqn.primitive.on_backend(self.backend, **eqn.params)
+            value = eqn.primitive.on_backend(self.target.name, **eqn.params)
             if value is not None:
                 env[eqn.outputs[0]] = value
                 continue
             stays = self.kept is not None and self.kept(eqn)
-            stays = stays or self.products.has_attention(eqn)
-            body = None if stays else eqn.primitive.body_on(self.backend, **eqn.params)
+            stays = stays or self.target.products.has_attention(eqn)
+            name = self.target.name
+            body = None if stays else eqn.primitive.body_on(name, **eqn.params)
             if body is None:
                 parts = self._parts(eqn)
                 if parts is not None:
@@ -87,8 +82,8 @@ class _Inliner:
 
     def _parts(self, eqn: Eqn) -> Sequence[Eqn] | None:
         """Equations in the place of one, unless the backend computes it as it is."""
-        whole = self.products.convolution(eqn) is not None or not self.hoists
-        return None if whole else eqn.primitive.hoisted(eqn)
+        whole = self.target.products.convolution(eqn) is not None
+        return None if whole or not self.hoists else eqn.primitive.hoisted(eqn)
 
 
 def _located(source: Source | None, holder: Source | None) -> Source | None:

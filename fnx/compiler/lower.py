@@ -82,7 +82,7 @@ def lower_step(
         buffer = lowering.buffer(target, role)
         pulls = [Pull(lowering, atom) for atom in operands]
         build(lowering.k, index, buffer, *pulls)
-        return Lowered(lowering.k.finish(name, fused.schedule), tuple(lowering.buffers))
+        return lowering.finished(name)
 
 
 class _Lowering:
@@ -105,7 +105,12 @@ class _Lowering:
         for var, value in zip(self.outputs, values, strict=True):
             buffer = self.buffer(var, "out")
             k.store(buffer, linear_offset(index, var.type.shape), value)
-        return Lowered(k.finish(name, self.fused.schedule), tuple(self.buffers))
+        return self.finished(name)
+
+    def finished(self, name: str) -> Lowered:
+        """The kernel of what has been stored."""
+        kernel = self.k.finish(name, self.fused.target.schedule)
+        return Lowered(kernel, tuple(self.buffers))
 
     def element(self, atom: Atom, index: tuple[Any, ...]) -> Any:
         """The element of a value at an index; computed once for each index."""

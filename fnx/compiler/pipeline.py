@@ -13,53 +13,36 @@ from fnx.compiler.beside import side_by_side
 from fnx.compiler.fuse import fuse
 from fnx.compiler.inline import inline
 from fnx.compiler.join import joined
-from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.plan import make_plan
 from fnx.compiler.step import Plan
+from fnx.compiler.target import CPU, Target
 from fnx.config import config
 from fnx.core.check import checked
 from fnx.core.program import Program
 from fnx.core.simplify import simplify
 from fnx.kernel.printer import kernel_text
-from fnx.kernel.schedule import Schedule, schedule
 
 
-def plan_program(
-    program: Program,
-    schedule: Schedule = schedule,
-    products: Products = BLAS,
-    backend: str = "cpu",
-) -> Plan:
-    """Every pass of the compiler for a backend.
-
-    That is how its kernels are scheduled, and which matrix products it has; on devices
-    with streams collectives go on beside the steps behind them.
-    """
-    plan = _planned(program, schedule, products, backend, None)
+def plan_program(program: Program, target: Target = CPU) -> Plan:
+    """Every pass of the compiler for a backend."""
+    plan = _planned(program, target, None)
     _show(3, "plan", plan)
     for kernel in plan.kernels if config.debug >= 4 else ():
         _show(4, "kernel", kernel_text(kernel))
     return plan
 
 
-def _planned(
-    program: Program,
-    schedule: Schedule,
-    products: Products,
-    backend: str,
-    carry: tuple[int, int] | None,
-) -> Plan:
-    inlined = inline(program, products, backend=backend)
+def _planned(program: Program, target: Target, carry: tuple[int, int] | None) -> Plan:
+    inlined = inline(program, target)
     flat = checked(inlined, "inline", program, weak=False)
     clean = checked(simplify(flat), "simplify", flat, weak=False)
     clean = checked(joined(clean), "join", clean, weak=False)
     _show(2, "program", clean)
 
     def held(program: Program, first: int, count: int) -> Plan:
-        return _planned(program, schedule, products, backend, (first, count))
+        return _planned(program, target, (first, count))
 
-    fused = side_by_side(fuse(clean, schedule, products))
-    return make_plan(fused, held, carry, backend != "cpu")
+    return make_plan(side_by_side(fuse(clean, target)), held, carry)
 
 
 def _show(level: int, title: str, what: object) -> None:

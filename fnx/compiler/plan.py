@@ -60,17 +60,14 @@ def make_plan(
     fused: Fused,
     held: Held,
     carry: tuple[int, int] | None = None,
-    aside: bool = False,
 ) -> Plan:
     """Orders the steps and places every stored value.
-
-    With `aside`, collectives go on beside the steps behind them.
 
     `carry` is given for a program that another plan's step runs: its first outputs are
     what so many inputs, from that number on, become. All outputs are in buffers then,
     or in place of those inputs.
     """
-    builder = PlanBuilder(fused, held, aside)
+    builder = PlanBuilder(fused, held)
     for number, step in enumerate(fused.steps):
         try:
             if isinstance(step, Group):
@@ -88,8 +85,7 @@ def make_plan(
 class PlanBuilder:
     """What a `steps` rule writes to; its operands are `Value`s or literals."""
 
-    def __init__(self, fused: Fused, held: Held, aside: bool) -> None:
-        self.aside = aside
+    def __init__(self, fused: Fused, held: Held) -> None:
         self.fused = fused
         self.held = held
         self.outlined = Outlined(fused)
@@ -175,7 +171,7 @@ class PlanBuilder:
         places = {value: Place("input", n) for n, value in enumerate(inputs)}
         places |= {value: Place("input", n) for value, n in self.updated.items()}
         places |= {value: Place("output", n) for value, n in buffers.items()}
-        joins, drafts = self.fused.products.joins, self.drafts
+        joins, drafts = self.fused.target.products.joins, self.drafts
         if joins is not None:
             drafts = joins(drafts, places)
         arena = place_in_arena(drafts, places)
@@ -248,7 +244,7 @@ class PlanBuilder:
         pulls = [_Stored(k, value, f"in{n}") for n, value in enumerate(reads)]
         buffer = k.buffer("out", out.dtype, out.type.size, role)
         build(k, index, buffer, *pulls)
-        return k.finish(name, self.fused.schedule)
+        return k.finish(name, self.fused.target.schedule)
 
     def update(
         self,
@@ -337,7 +333,7 @@ class PlanBuilder:
     def multiplies(self, x: Value, y: Value) -> bool:
         """Whether the backend has matrix products of these operands for the output."""
         (out,) = self.outputs
-        return x.dtype == y.dtype and self.fused.products.has(x.dtype, out.dtype)
+        return x.dtype == y.dtype and self.fused.target.products.has(x.dtype, out.dtype)
 
     def matmul(
         self, out: Value, x: Value, y: Value, product: Product, tf32: bool
@@ -355,12 +351,12 @@ class PlanBuilder:
         """What the backend computes of the current equation as it is, if anything."""
         if self._eqn is None:
             raise errors.InternalError("plan.convolution() outside of a steps rule")
-        found = self.fused.products.convolution(self._eqn)
+        found = self.fused.target.products.convolution(self._eqn)
         return None if found is None else found[2]
 
     def innermost(self, x: Value, convolved: Convolved) -> str | None:
         """The axis of x that the backend wants innermost, so much that it is copied."""
-        copies, (out,) = self.fused.products.copies, self.outputs
+        copies, (out,) = self.fused.target.products.copies, self.outputs
         return None if copies is None else copies(x.dtype, out.dtype, convolved)
 
     def convolve(
@@ -443,7 +439,7 @@ class PlanBuilder:
             )
 
         reads = tuple([v for v in values if isinstance(v, Value)])
-        aside = self.aside and eqn.primitive.meets
+        aside = self.fused.target.streams and eqn.primitive.meets
         self.add_draft(Draft(reads, outputs, make, aside=aside))
 
     def foreign(self, code: Foreign, launch: Launch | None) -> None:

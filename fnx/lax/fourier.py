@@ -37,8 +37,10 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     [0.0, 2.0, 0.0]
     """
     array = as_array("fft", x)
-    named = isinstance(fft_type, str)
-    kind = str(fft_type).upper() if named else FftType(fft_type).name
+    if isinstance(fft_type, str):
+        kind = fft_type.upper()
+    else:
+        kind = FftType(fft_type).name
     lengths = shape_tuple("fft", fft_lengths)
     if not 1 <= len(lengths) <= array.ndim:
         raise errors.ShapeError(

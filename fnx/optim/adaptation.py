@@ -54,7 +54,7 @@ def _start(params: Params) -> tuple[Updates, Updates, Updates]:
 
 
 def _absolute_sum(values: Updates, dtype: Any) -> Leaf:
-    sums = [fnp.sum(fnp.abs(wide(x))).astype(dtype) for x in tree.leaves(values)]
+    sums = [fnp.asarray(fnp.sum(fnp.abs(wide(x))), dtype) for x in tree.leaves(values)]
     return tree.reduce(fnp.add, sums, fnp.zeros((), dtype))
 
 
@@ -153,10 +153,10 @@ def prodigy(
             square = average(square, squared(d * g), pair[1])
             return g, mean, square, decay * total + weight * g
 
-        _, *memory = by_leaf(gather, updates, [], state[:3])
+        _, mean, square, total = by_leaf(gather, updates, [], state[:3])
         above = decay * state.numerator_weighted
         above = above + d / estim_lr0 * rate * inner(updates, way, d.dtype)
-        grown = _grown(d, estim_lr_coef * above, _absolute_sum(memory[2], d.dtype))
+        grown = _grown(d, estim_lr_coef * above, _absolute_sum(total, d.dtype))
 
         def step(g: Leaf, p: Leaf, mean: Leaf, square: Leaf) -> tuple[Leaf]:
             root = fnp.sqrt(square) + grown * eps
@@ -164,8 +164,10 @@ def prodigy(
             move = fnp.where(some, mean / fnp.where(some, root, 1), 0)
             return (-rate * (weight_decay * p + move),)
 
-        (given,) = by_leaf(step, updates, [params, *memory[:2]], [])
-        return given, ProdigyState(*memory, state.params0, grown, above, count)
+        (given,) = by_leaf(step, updates, [params, mean, square], [])
+        return given, ProdigyState(
+            mean, square, total, state.params0, grown, above, count
+        )
 
     return extended(init, update)
 
@@ -243,11 +245,11 @@ def dadapt_adamw(
             move = rate * weight_decay * p + mean / (fnp.sqrt(square) + eps)
             return -move, mean, square, average(total, rate * g, decay)
 
-        given, *memory = by_leaf(step, updates, [params], state[:3])
+        given, mean, square, total = by_leaf(step, updates, [params], state[:3])
         above = decay * state.numerator_weighted + gain
-        below = (1 - decay) * _absolute_sum(memory[2], d.dtype)
+        below = (1 - decay) * _absolute_sum(total, d.dtype)
         grown = _grown(d, above, below)
-        return given, DAdaptAdamWState(*memory, grown, above, count)
+        return given, DAdaptAdamWState(mean, square, total, grown, above, count)
 
     return extended(init, update)
 

@@ -236,7 +236,7 @@ def _next_bound(model: _Model, lower: Leaf, tau: Leaf, least: Any, adapts: bool)
     if not adapts:
         return lower
     reached = model.loss + model.slope - model.gamma - tau * model.square / 2
-    return fnp.maximum(reached / model.lasts, least).astype(lower.dtype)
+    return fnp.asarray(fnp.maximum(reached / model.lasts, least), lower.dtype)
 
 
 def _check(function: str, rate: Any, lower_bound: Any, weight_decay: Any) -> None:

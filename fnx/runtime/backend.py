@@ -21,7 +21,7 @@ from fnx.records import record
 from fnx.sizes import Symbol
 
 if TYPE_CHECKING:
-    from fnx.runtime.plan import Output, Plan, Products
+    from fnx.runtime.plan import Output, Plan, Target
 
 
 @record
@@ -321,13 +321,8 @@ class DeviceBackend(Compiler, Protocol):
         ...
 
     @property
-    def schedule(self) -> Any:
-        """How kernels are scheduled: the option `schedule` of `plan_program`."""
-        ...
-
-    @property
-    def products(self) -> Products:
-        """Its matrix products: the option `products` of `plan_program`."""
+    def target(self) -> Target:
+        """What the compiler has to know of it."""
         ...
 
     def load(self, compiled: Any) -> DeviceProgram:

@@ -23,8 +23,8 @@ import numpy as np
 from fnx import cache as disk
 from fnx import errors
 from fnx.compiler.inline import inline
-from fnx.compiler.multiply import BLAS
 from fnx.compiler.pipeline import plan_program
+from fnx.compiler.target import CPU, Target
 from fnx.config import config
 from fnx.core.digest import program_digest
 from fnx.core.program import Eqn, Program
@@ -118,18 +118,18 @@ def compiled_for_sizes(program: Program) -> Any:
 
 def plan_for(program: Program, name: str) -> Plan:
     """The plan of a program for a backend, which may have kernels of its own kind."""
-    if name == "cpu":
-        return plan_program(program)
-    target = device_backend(name)
-    return plan_program(program, target.schedule, target.products, name)
+    return plan_program(program, _target(name))
+
+
+def _target(name: str) -> Target:
+    return CPU if name == "cpu" else device_backend(name).target
 
 
 def inlined_for(
     program: Program, name: str, kept: Callable[[Eqn], bool] | None
 ) -> Program:
     """A program as the compiler of a backend sees it, but for equations to be kept."""
-    products = BLAS if name == "cpu" else device_backend(name).products
-    return inline(program, products, kept, name)
+    return inline(program, _target(name), kept)
 
 
 def stage_text(plan: Plan, stage: str, name: str) -> str:

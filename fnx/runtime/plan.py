@@ -28,6 +28,7 @@ from fnx.compiler.step import (
     held_plans,
     kernel_draft,
 )
+from fnx.compiler.target import Target
 from fnx.core.attended import GRADIENTS, Attended
 from fnx.core.axes import is_replica, met
 from fnx.core.communicator import Communicator, OnDevice
@@ -72,6 +73,7 @@ __all__ = [
     "Sizes",
     "Sliding",
     "Step",
+    "Target",
     "Test",
     "Value",
     "all_steps",

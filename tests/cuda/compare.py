@@ -14,10 +14,8 @@ import fnx
 from fnx import dtypes
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.check import check_kernel
-from fnx.kernel.grid import grid_schedule
 from fnx_cuda import transfer
 from fnx_cuda.backend import BACKEND
-from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.instructions import Host
 
 Arrays = list[np.ndarray[Any, Any]]
@@ -26,7 +24,7 @@ Arrays = list[np.ndarray[Any, Any]]
 def on_device(function: Callable[..., Any], *arrays: Any) -> Arrays:
     """What a function gives on an emulated device."""
     program = fnx.make_jaxpr(function)(*arrays)
-    plan = plan_program(program, grid_schedule, PRODUCTS)
+    plan = plan_program(program, BACKEND.target)
     for kernel in plan.kernels:
         check_kernel(kernel)
     run = BACKEND.load(BACKEND.compile(plan))
@@ -81,6 +79,6 @@ def runs_on_the_host(
 ) -> bool:
     """Whether some step of a function runs in Python; `axes` are bound around it."""
     program = fnx.make_jaxpr(function, axis_env=axes)(*arrays)
-    plan = plan_program(program, grid_schedule, PRODUCTS)
+    plan = plan_program(program, BACKEND.target)
     body = BACKEND.compile(plan).body
     return any(isinstance(each, Host) for each in body.instructions)

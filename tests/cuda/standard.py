@@ -23,8 +23,7 @@ import fnx
 import fnx.nn as nn
 import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
-from fnx_cuda.convolution import PRODUCTS
+from fnx_cuda.backend import BACKEND
 from fnx_cuda.frame import all_launches
 from fnx_cuda.instructions import Body, Branch, Convolve, Launch, Loop, Product, Served
 from fnx_cuda.lower import lower
@@ -42,7 +41,7 @@ class Standard:
     def launches(self) -> list[Launch]:
         """The launches of the program, those of products by kernels of our own."""
         program = fnx.jit(self.function).trace(*self.arguments).jaxpr
-        return list(_launches(lower(plan_program(program, grid_schedule, PRODUCTS))))
+        return list(_launches(lower(plan_program(program, BACKEND.target))))
 
 
 def _launches(body: Body) -> Iterator[Launch]:

@@ -282,7 +282,7 @@ def test_nothing_leaks_over_calls(gpu: Any) -> None:
 
 def test_what_is_compiled_can_be_kept(gpu: Any) -> None:
     traced = fnx.jit(counted).trace(numbers(1, 3, 4), numbers(2, 4))
-    plan = plan_program(traced.jaxpr, schedule=BACKEND.schedule)
+    plan = plan_program(traced.jaxpr, BACKEND.target)
     compiled = pickle.loads(pickle.dumps(BACKEND.compile(plan)))
     run = BACKEND.load(compiled)
     assert isinstance(run, program.Program)
@@ -298,7 +298,7 @@ def test_what_is_compiled_can_be_kept(gpu: Any) -> None:
 def test_texts(gpu: Any) -> None:
     plan = plan_program(
         fnx.jit(softmax_step).trace(numbers(1, 3, 4), numbers(2, 4, 4)).jaxpr,
-        schedule=BACKEND.schedule,
+        BACKEND.target,
     )
     assert 'extern "C" __global__' in BACKEND.as_text(plan, "cuda")
 

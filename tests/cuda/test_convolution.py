@@ -12,11 +12,10 @@ import fnx
 import fnx.numpy as fnp
 from fnx import dtypes, lax
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import ConvolutionStep, KernelStep, MatmulStep, all_steps
 from fnx_cuda import _cupy
+from fnx_cuda.backend import BACKEND
 from fnx_cuda.convolution import (
-    PRODUCTS,
     convolution_launches,
     convolution_work,
     convolves,
@@ -276,7 +275,7 @@ def test_operands_with_features_last_are_read_in_whole_vectors(order):
 def steps(function, *arrays):
     """What a program's plan for a GPU does."""
     program = fnx.make_jaxpr(function)(*arrays)
-    return list(all_steps(plan_program(program, grid_schedule, PRODUCTS)))
+    return list(all_steps(plan_program(program, BACKEND.target)))
 
 
 def kinds(function, *arrays):

@@ -20,7 +20,6 @@ import pytest
 import fnx
 from fnx import lax
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import Layout
 from fnx_cuda import _cupy, blaslt_tuning, cudnn, instructions, libraries, transfer
 from fnx_cuda.backend import BACKEND
@@ -266,13 +265,15 @@ def layer(spec, strides, padding, dilation=None, groups=1):
 
 
 # Small convolutions are steps, too.
-ALL_STEPS = replace(PRODUCTS, convolves=lambda *_: True, copies=None)
+ALL_STEPS = replace(
+    BACKEND.target, products=replace(PRODUCTS, convolves=lambda *_: True, copies=None)
+)
 
 
 def repeated(function, *arrays, count=4):
     """What a function gives at the last of some calls, which are a graph by then."""
     program = fnx.make_jaxpr(function)(*arrays)
-    plan = plan_program(program, grid_schedule, ALL_STEPS)
+    plan = plan_program(program, ALL_STEPS)
     compiled = BACKEND.compile(plan)
     run = BACKEND.load(compiled)
     buffers = [transfer.put(np.ascontiguousarray(x), 0) for x in arrays]

@@ -11,10 +11,9 @@ import fnx.numpy as fnp
 from fnx import nn
 from fnx.compiler import reading
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import FollowedStep, MatmulStep
+from fnx_cuda.backend import BACKEND
 from fnx_cuda.blaslt_api import Epilogue
-from fnx_cuda.convolution import PRODUCTS
 
 pytestmark = pytest.mark.cuda
 named = pytest.mark.parametrize
@@ -27,7 +26,7 @@ M, N, K = 40, 48, 36
 def steps(function, *shapes, dtype=np.float32):
     given = [fnx.ShapeDtypeStruct(shape, dtype) for shape in shapes]
     program = fnx.jit(function).trace(*given).jaxpr
-    return plan_program(program, grid_schedule, PRODUCTS).steps
+    return plan_program(program, BACKEND.target).steps
 
 
 def epilogues(function, *shapes, dtype=np.float32):
@@ -172,8 +171,7 @@ def test_a_product_is_not_kept_beside_its_mask():
         fnx.jit(gradient(nn.relu))
         .trace(*[fnx.ShapeDtypeStruct(shape, np.float32) for shape in TWO])
         .jaxpr,
-        grid_schedule,
-        PRODUCTS,
+        BACKEND.target,
     )
     first, down = [s for s in plan.steps if getattr(s, "aux", None)]
     assert first.aux == down.aux

@@ -41,9 +41,7 @@ def matmuls(function, *inputs):
     """The products of a program's plan for a GPU, as the dtypes of operands and out."""
     backend = fnx.runtime.backend.device_backend("cuda")
     program = fnx.make_jaxpr(function)(*inputs)
-    plan = fnx.compiler.pipeline.plan_program(
-        program, backend.schedule, backend.products
-    )
+    plan = fnx.compiler.pipeline.plan_program(program, backend.target)
     steps = fnx.runtime.plan.all_steps(plan)
     products = [s for s in steps if isinstance(s, fnx.runtime.plan.MatmulStep)]
     return [(str(step.dtype), str(step.out_dtype)) for step in products]

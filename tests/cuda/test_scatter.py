@@ -13,8 +13,8 @@ import pytest
 
 import fnx
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
 from tests.cuda.compare import assert_same, on_device
+from tests.targets import GRID
 
 pytestmark = pytest.mark.cuda
 
@@ -112,7 +112,7 @@ def test_rows_are_read_and_written_as_vectors_or_not_at_all(gpu, rng) -> None:
         return o.at[i].set(x, unique_indices=True, mode="drop")
 
     program = fnx.make_jaxpr(update)(operand, at, x)
-    kernel = plan_program(program, grid_schedule).kernels[-1]
+    kernel = plan_program(program, GRID).kernels[-1]
     assert kernel.launches[0].width == 4
     assert_same(update, operand, at, x)
     assert_same(lambda x: fnx.numpy.pad(x, ((3, 2), (0, 0))) * 2, x)

@@ -18,15 +18,16 @@ from fnx.compiler.pipeline import plan_program
 from fnx.errors import InternalError
 from fnx.kernel.check import check_kernel
 from fnx.kernel.expr import Load
-from fnx.kernel.grid import FEW_GROUPS, LONG_ROW, grid_schedule
+from fnx.kernel.grid import FEW_GROUPS, LONG_ROW
 from fnx.kernel.ir import Eval, Kernel, Launch, Recall, Stmt, loops
 from fnx.kernel.printer import kernel_text
+from tests.targets import GRID
 
 
 def kernels(function: Any, *shapes: Any, dtype: Any = "float32") -> list[Kernel]:
     """The scheduled kernels of a function of arrays, checked and printed."""
     inputs = [fnx.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape in shapes]
-    plan = plan_program(fnx.make_jaxpr(function)(*inputs), grid_schedule)
+    plan = plan_program(fnx.make_jaxpr(function)(*inputs), GRID)
     for kernel in plan.kernels:
         assert check_kernel(kernel) is kernel
         assert kernel_text(kernel).count("launch") == len(kernel.launches)

@@ -15,10 +15,10 @@ import fnx
 from fnx.compiler.pipeline import plan_program
 from fnx.errors import InternalError
 from fnx.kernel.check import check_kernel
-from fnx.kernel.grid import grid_schedule
 from fnx.kernel.ir import Kernel, Launch, Loop, Run, Sort, Store, loops
 from fnx.kernel.meeting import FEW
 from fnx.kernel.printer import kernel_text
+from tests.targets import GRID
 
 INDEX = np.dtype("int32")
 
@@ -26,7 +26,7 @@ INDEX = np.dtype("int32")
 def update(function: Any, *inputs: tuple[tuple[int, ...], Any]) -> Kernel:
     """The kernel that updates an array, checked."""
     types = [fnx.ShapeDtypeStruct(shape, np.dtype(dtype)) for shape, dtype in inputs]
-    plan = plan_program(fnx.make_jaxpr(function)(*types), grid_schedule)
+    plan = plan_program(fnx.make_jaxpr(function)(*types), GRID)
     for kernel in plan.kernels:
         check_kernel(kernel)
     return plan.kernels[-1]

@@ -11,15 +11,16 @@ import fnx
 import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
 from fnx.kernel.check import check_kernel
-from fnx.kernel.grid import FEW_GROUPS, LONG_ROW, SERIAL, grid_schedule
+from fnx.kernel.grid import FEW_GROUPS, LONG_ROW, SERIAL
 from fnx.kernel.ir import Kernel, Launch, loops
+from tests.targets import GRID
 
 
 def scan(shape: tuple[int, ...], axis: int) -> Kernel:
     """The kernel of sums along an axis, checked."""
     x = fnx.ShapeDtypeStruct(shape, np.dtype("float32"))
     program = fnx.make_jaxpr(lambda x: fnp.cumsum(x, axis=axis))(x)
-    (kernel,) = plan_program(program, grid_schedule).kernels
+    (kernel,) = plan_program(program, GRID).kernels
     return check_kernel(kernel)
 
 

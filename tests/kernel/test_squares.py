@@ -12,15 +12,15 @@ import fnx.numpy as fnp
 from fnx.compiler.pipeline import plan_program
 from fnx.errors import InternalError
 from fnx.kernel.check import check_kernel
-from fnx.kernel.grid import grid_schedule
 from fnx.kernel.ir import Kernel, Launch, Loop
 from fnx.kernel.printer import kernel_text
+from tests.targets import GRID
 
 
 def scheduled(function: Any, *shapes: Any, dtype: str = "float32") -> Kernel:
     """The kernel of a function of arrays, checked."""
     inputs = [fnx.ShapeDtypeStruct(shape, fnp.dtype(dtype)) for shape in shapes]
-    (kernel,) = plan_program(fnx.make_jaxpr(function)(*inputs), grid_schedule).kernels
+    (kernel,) = plan_program(fnx.make_jaxpr(function)(*inputs), GRID).kernels
     return check_kernel(kernel)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import fnx
@@ -9,6 +11,7 @@ from fnx import dtypes
 from fnx.compiler.multiply import BLAS, Products
 from fnx.compiler.pipeline import plan_program
 from fnx.compiler.step import KernelStep, MatmulStep
+from fnx.compiler.target import CPU
 from fnx.core.layout import Layout, row_major
 from fnx.core.types import array_type
 from fnx.ops.dot import dot_general
@@ -42,7 +45,8 @@ def test_blas_serves_large_products_of_its_own_dtypes(dtype, shapes, preferred, 
     assert (dot_general.fusible(types, params) and not is_step) is fuses
 
 
-ALL = Products(lambda dtype, out: True, lambda stack, m, n, k: True)
+EVERY = Products(lambda dtype, out: True, lambda stack, m, n, k: True)
+ALL = replace(CPU, products=EVERY)
 
 
 def test_a_backend_may_have_products_of_other_dtypes():
@@ -50,7 +54,7 @@ def test_a_backend_may_have_products_of_other_dtypes():
     program = fnx.jit(lambda x, y: fnx.numpy.tanh(x @ y)).trace(shape, shape).jaxpr
     steps = plan_program(program).steps
     assert [type(step) for step in steps] == [KernelStep]
-    steps = plan_program(program, products=ALL).steps
+    steps = plan_program(program, ALL).steps
     assert [type(step) for step in steps] == [MatmulStep, KernelStep]
     assert steps[0].dtype == steps[0].out_dtype == dtypes.bfloat16
 
@@ -85,7 +89,7 @@ def test_a_result_may_be_wider_than_operands():
     shape = fnx.ShapeDtypeStruct((30, 40), dtypes.float16)
     other = fnx.ShapeDtypeStruct((40, 30), dtypes.float16)
     program = fnx.jit(wide).trace(shape, other).jaxpr
-    plan = plan_program(program, products=ALL)
+    plan = plan_program(program, ALL)
     (step,) = plan.steps
     assert (step.dtype, step.out_dtype) == (dtypes.float16, dtypes.float32)
     assert "1×30×30×40 float16 to float32" in str(plan)
