@@ -46,18 +46,30 @@ class Loop:
     full: Exception | None
     outputs: Sequence[Value]
 
+    @property
+    def ends(self) -> Sequence[Value]:
+        """The outputs that the carry becomes."""
+        return self.outputs[: len(self.carry)]
+
+    @property
+    def counter(self) -> Value | None:
+        """The output that says how many rounds there were, if one does."""
+        counted = self.test is not None and self.length is not None
+        return self.outputs[len(self.carry)] if counted else None
+
+    @property
+    def results(self) -> Sequence[Value]:
+        """The outputs of which each round makes a row."""
+        return self.outputs[len(self.carry) + (self.counter is not None) :]
+
 
 def add_loop(builder: PlanBuilder, loop: Loop) -> None:
     """Adds the draft of a loop."""
     body = builder.held(loop.body, len(loop.consts), len(loop.carry))
     asked = loop.test
     test = None if asked is None else builder.held(asked.program, 0, 0)
-    count = len(loop.carry)
-    counted = asked is not None and loop.length is not None
-    ends = loop.outputs[:count]
-    counter = loop.outputs[count] if counted else None
-    results = loop.outputs[count + int(counted) :]
-    stays = [output.role == "input" for output in body.outputs[:count]]
+    ends, counter, results = loop.ends, loop.counter, loop.results
+    stays = [output.role == "input" for output in body.outputs[: len(ends)]]
     for start, end, is_updated in zip(loop.carry, ends, stays, strict=True):
         if is_updated:
             builder.copy(end, start)
@@ -73,30 +85,32 @@ def add_loop(builder: PlanBuilder, loop: Loop) -> None:
     written += [] if counter is None else [counter]
 
     def make(place: Callable[[Value], Place]) -> Step:
-        def at(value: Value | None) -> Place | None:
-            return None if value is None else place(base_of(value))
+        def at(value: Value) -> Place:
+            return place(base_of(value))
+
+        def rows(values: Sequence[Value]) -> tuple[Rows, ...]:
+            return tuple([Rows(at(value), value.nbytes // rounds) for value in values])
 
         carry = [
-            Carry(place(base_of(start)), place(end), at(spare), end.nbytes)
+            Carry(at(start), at(end), None if spare is None else at(spare), end.nbytes)
             for start, end, spare in zip(loop.carry, ends, spares, strict=True)
         ]
         question = None
         if test is not None and asked is not None:
-            fixed = tuple([place(base_of(value)) for value in asked.consts])
-            question = Test(test, fixed, place(answer))
+            question = Test(test, tuple(map(at, asked.consts)), at(answer))
         return LoopStep(
             body,
-            tuple([place(base_of(value)) for value in loop.consts]),
-            tuple(carry),
-            tuple([Rows(place(base_of(v)), v.nbytes // rounds) for v in loop.rows]),
-            tuple([Rows(place(value), value.nbytes // rounds) for value in results]),
-            place(scratch),
-            loop.length,
-            loop.reverse,
-            at(loop.count),
-            question,
-            at(counter),
-            loop.full,
+            consts=tuple(map(at, loop.consts)),
+            carry=tuple(carry),
+            rows=rows(loop.rows),
+            results=rows(results),
+            scratch=at(scratch),
+            length=loop.length,
+            reverse=loop.reverse,
+            count=None if loop.count is None else at(loop.count),
+            test=question,
+            counter=None if counter is None else at(counter),
+            full=loop.full,
         )
 
     reads = tuple([base_of(value) for value in held])

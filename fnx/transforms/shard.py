@@ -360,22 +360,12 @@ class Cutter:
         """Whole results of an elementwise equation, and how parts of them are made."""
         primitive, params = eqn.primitive, eqn.params
         depth = 1 + max([part.depth for part in parts], default=0)
-        if (
-            depth > _DEEPEST
-            or not parts
-            or not primitive.lanewise
-            or primitive.personal
-        ):
+        flow = _lanewise_flow(eqn)
+        if flow is None or not parts or depth > _DEEPEST:
             return results
+        labels = flow.outputs[0]
         types = [atom.type for atom in eqn.inputs]
         outs = [out.type for out in eqn.outputs]
-        flow = primitive.flow(types, outs, **params)
-        ends = {*flow.outputs} if flow is not None else ()
-        if flow is None or len(ends) != 1 or len({out.shape for out in outs}) != 1:
-            return results
-        (labels,) = ends
-        if not all(label in labels for row in flow.inputs for label in row):
-            return results
         sizes = _sizes(flow, types, outs)
         whole = tuple([()] * len(labels))
         made: dict[Spec, Sequence[Any]] = {whole: [part.value for part in results]}
@@ -480,6 +470,23 @@ def shown_spec(spec: Spec) -> str:
     """
     entries = [n[0] if len(n) == 1 else (tuple(n) or None) for n in spec]
     return repr(tuple(entries))
+
+
+def _lanewise_flow(eqn: Eqn) -> Flow | None:
+    """How axes run in an equation whose outputs are alike and need no others' axes.
+
+    `None` if it is none such: a part of what it makes then needs more than parts.
+    """
+    primitive = eqn.primitive
+    if not primitive.lanewise or primitive.personal:
+        return None
+    outs = [out.type for out in eqn.outputs]
+    flow = primitive.flow([atom.type for atom in eqn.inputs], outs, **eqn.params)
+    if flow is None or len({*flow.outputs}) != 1 or len({o.shape for o in outs}) != 1:
+        return None
+    labels = flow.outputs[0]
+    inside = all(label in labels for row in flow.inputs for label in row)
+    return flow if inside else None
 
 
 def _sizes(
