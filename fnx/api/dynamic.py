@@ -22,7 +22,7 @@ from fnx import errors
 from fnx.api.any_size import AnySize, AnySizes
 from fnx.api.arguments import name_of
 from fnx.api.entry import Entry, Signature, signature
-from fnx.api.jit import CACHE_SIZE, Jitted
+from fnx.api.jit import CACHE_SIZE, Jitted, Key
 from fnx.api.native import Calls
 from fnx.api.static import Divided, Options
 from fnx.config import config, for_any_size, watching
@@ -248,10 +248,10 @@ class Dynamic(Jitted):
             super()._add_path(entry, *call)
 
     def _first_call(
-        self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
+        self, key: Key, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
     ) -> Any:
         found = signature(
-            self._function, divided, treedef, [x.type for x in leaves], key[-1]
+            self._function, divided, treedef, [x.type for x in leaves], key.placement
         )
         sizes = self._sizes(found)
         if tracing() or _looked_at() or not sizes.places or min(sizes.now) < 2:
@@ -260,7 +260,7 @@ class Dynamic(Jitted):
         self._keep(key, ready)
         return self._apply(ready, leaves)
 
-    def _keep(self, key: Any, ready: Entry) -> None:
+    def _keep(self, key: Key, ready: Entry) -> None:
         """Keeps what calls of a signature run, and forgets the oldest if it is much.
 
         A size that comes again is traced and linked again, and compiled no more.
@@ -300,11 +300,11 @@ class Dynamic(Jitted):
             for_any_size.reset(token)
 
     def _ready_for(
-        self, key: Any, divided: Divided, found: Signature, sizes: _Sizes
+        self, key: Key, divided: Divided, found: Signature, sizes: _Sizes
     ) -> Entry:
         """What calls of a signature run: code for all sizes, or for its range."""
-        exact = self._staged(divided, found, key[-1])
-        alike = (*key[:1], sizes.symbolic, *key[2:])
+        exact = self._staged(divided, found, key.placement)
+        alike = key._replace(types=sizes.symbolic)
         known = self._any.found(alike, exact, sizes.now) or self._padded(
             key, exact, sizes
         )
@@ -338,10 +338,10 @@ class Dynamic(Jitted):
             print(self.explain_miss(), file=sys.stderr)
         return ready
 
-    def _padded(self, key: Any, exact: Entry, sizes: _Sizes) -> _Ready | None:
+    def _padded(self, key: Key, exact: Entry, sizes: _Sizes) -> _Ready | None:
         """A program of the range of the sizes, padded, if there is one."""
         types = sizes.with_sizes(sizes.largest())
-        for form in self._forms.get((*key[:1], types, *key[2:]), ()):
+        for form in self._forms.get(key._replace(types=types), ()):
             try:
                 made = pad_program(Sized(exact.program, form.other, form.largest))
             except errors.DynamicSizeError:
@@ -352,7 +352,7 @@ class Dynamic(Jitted):
 
     def _new_padded(
         self,
-        key: Any,
+        key: Key,
         divided: Divided,
         found: Signature,
         sizes: _Sizes,
@@ -361,7 +361,7 @@ class Dynamic(Jitted):
         """A new padded program; raises if there is none."""
         form, made = self._form(divided, found, sizes, exact)
         types = sizes.with_sizes(sizes.largest())
-        self._forms.setdefault((*key[:1], types, *key[2:]), []).append(form)
+        self._forms.setdefault(key._replace(types=types), []).append(form)
         return self._ready(exact, form.entry, made)
 
     def _form(

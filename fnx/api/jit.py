@@ -1,7 +1,7 @@
 """jit: a function that is traced once for each signature and runs compiled.
 
 Receives a function and which arguments are static; gives a `Jitted`, whose call is a
-dictionary lookup (`_signature`) and one executable. Inside another trace it becomes a
+dictionary lookup (`_key`) and one executable. Inside another trace it becomes a
 `call` equation. Arrays that the function captures are kept as inputs of the program,
 never written into it. Next on the walk: `custom.py`.
 """
@@ -61,6 +61,23 @@ if TYPE_CHECKING:
 CACHE_SIZE = 4096
 
 
+class Key(NamedTuple):
+    """What the program of a call depends on; an entry is kept under it.
+
+    `static` are the arguments that are no arrays, `shardings` those that the program
+    follows, and `placement` is where it runs.
+    """
+
+    treedef: PyTreeDef
+    types: tuple[Any, ...]
+    static: Any
+    bits: int
+    options: tuple[Any, ...]
+    axes: tuple[Any, ...]
+    shardings: Any
+    placement: device.Placement | None
+
+
 class CacheInfo(NamedTuple):
     """How often a jitted function was called with a known signature, and how not."""
 
@@ -113,7 +130,7 @@ class Jitted:
         leaves, treedef = tree.flatten(divided[:2])
         if any(isinstance(leaf, HasCell) for leaf in leaves):
             return self._with_refs(args, kwargs)
-        key = self._signature(divided, leaves, treedef)
+        key = self._key(divided, leaves, treedef)
         try:
             entry = self._entries.get(key)
         except TypeError:
@@ -136,11 +153,11 @@ class Jitted:
 
     def signature_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Divided, list[Any], Any]:
+    ) -> tuple[Divided, list[Any], Key]:
         """A call in parts, the leaves as arrays, and what its program depends on."""
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
-        key = self._signature(divided, leaves, treedef)
+        key = self._key(divided, leaves, treedef)
         try:
             hash(key)
         except TypeError:
@@ -157,20 +174,15 @@ class Jitted:
             calls, path = found
             self._paths = calls.linked(self._native.add(path))
 
-    def _signature(
-        self, divided: Divided, leaves: list[Any], treedef: PyTreeDef
-    ) -> Any:
-        """What the traced program depends on; makes arrays of the leaves.
-
-        The last parts are how it is cut, and where it runs.
-        """
+    def _key(self, divided: Divided, leaves: list[Any], treedef: PyTreeDef) -> Key:
+        """What the traced program depends on; makes arrays of the leaves."""
         usual = not hooks.busy
         for i, leaf in enumerate(leaves):
             if leaf.__class__ is not ConcreteArray:
                 usual = False
                 if leaf.__class__ is not DeviceArray:
                     leaves[i] = self._array(divided, leaf, i)
-        return (
+        return Key(
             treedef,
             tuple([leaf.type for leaf in leaves]),
             divided.key,
@@ -205,16 +217,16 @@ class Jitted:
         return f"jit of {name_of(self._function)}"
 
     def _first_call(
-        self, key: Any, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
+        self, key: Key, divided: Divided, leaves: Sequence[Array], treedef: PyTreeDef
     ) -> Any:
         types = [leaf.type for leaf in leaves]
-        placement = key[-1]
+        placement = key.placement
         self._missed = signature(self._function, divided, treedef, types, placement)
         if compiling_forbidden.get():
             raise _misses().traced_anew(self._asker, self._missed, self._earlier())
         entry, cells = self._trace(divided, self._missed, placement)
-        if key[-2] is not None:
-            entry = _partition().followed(entry, key[-2])
+        if key.shardings is not None:
+            entry = _partition().followed(entry, key.shardings)
         if cells:
             crossing = self._crossing(key, cells)
             given, named = divided.joined(*treedef.unflatten(leaves))
@@ -240,7 +252,7 @@ class Jitted:
     def _jitted(self, function: Callable[..., Any]) -> Jitted:
         return Jitted(function, self._options)
 
-    def _crossing(self, key: Any, cells: tuple[Cell, ...]) -> Closed | Passed:
+    def _crossing(self, key: Key, cells: tuple[Cell, ...]) -> Closed | Passed:
         """The function with what these refs from outside hold beside its arguments."""
         for crossing in self._crossings.values():
             if crossing.cells == cells:
@@ -348,7 +360,7 @@ class Jitted:
         if cut is not None:
             entry = _partition().followed(entry, cut)
         # lazy: only who looks at a function needs its stages
-        from fnx.api.stages import Staged  # lazy: see above
+        from fnx.api.stages import Staged
 
         return Staged(entry)
 
@@ -375,7 +387,7 @@ class Jitted:
         """What a call comes to, traced anew, and the leaves of its arguments."""
         divided = self._options.divide(args, kwargs)
         leaves, treedef = tree.flatten(divided[:2])
-        placement = self._signature(divided, leaves, treedef)[-1]
+        placement = self._key(divided, leaves, treedef).placement
         types = [leaf.type for leaf in leaves]
         found = signature(self._function, divided, treedef, types, placement)
         return self._staged(divided, found, placement), leaves
@@ -439,14 +451,14 @@ class Jitted:
 
 def _refs() -> Any:
     # lazy: few functions use refs
-    from fnx.api import refs  # lazy: see above
+    from fnx.api import refs
 
     return refs
 
 
 def _misses() -> Any:
     # lazy: most programs never ask why a call was traced
-    from fnx.api import misses  # lazy: see above
+    from fnx.api import misses
 
     return misses
 
@@ -533,7 +545,7 @@ def jit(
                 )
             )
         # lazy: few functions have many sizes
-        from fnx.api.dynamic import dynamic_jit  # lazy: see above
+        from fnx.api.dynamic import dynamic_jit
 
         return dynamic_jit(function, options, dynamic)
 
@@ -542,7 +554,7 @@ def jit(
 
 def _partition() -> Any:
     # lazy: few have several devices
-    from fnx.api import partition  # lazy: see above
+    from fnx.api import partition
 
     return partition
 
@@ -562,7 +574,7 @@ def clear_caches() -> None:
     promote.forget()
     eager.forget_types()
     # lazy: few have other devices
-    from fnx.runtime.placed import forget_operations  # lazy: see above
+    from fnx.runtime.placed import forget_operations
 
     forget_operations()
     clear_programs()

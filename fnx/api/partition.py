@@ -174,9 +174,9 @@ class Partitioned:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if tracing():
             return self._within(args, kwargs)
-        divided, arrays, key = self._jitted.signature_of(args, kwargs)
+        divided, arrays, traced = self._jitted.signature_of(args, kwargs)
         given = tuple(map(named_sharding, arrays))
-        key = (*key, given, current_mesh(), config.replicate_uncut)
+        key = traced, given, current_mesh(), config.replicate_uncut
         found = self._entries.get(key)
         if found is None:
             full = divided.args, divided.kwargs
@@ -351,6 +351,6 @@ def _constrained(x: Any, sharding: Any, name: str) -> Any:
     now = own.spec if own is not None and own.mesh == mesh else PartitionSpec()
     spec = settled(spec_names(now, len(spec)), spec)
     # lazy: `device.py` comes after this file
-    from fnx.api.device import device_put  # lazy: see above
+    from fnx.api.device import device_put
 
     return device_put(x, NamedSharding(mesh, spec_of(spec)))
