@@ -86,7 +86,7 @@ def clear() -> None:
 def key(*parts: str) -> str:
     """The name of the entry for what these texts say together."""
     # lazy: `import fnx` needs no hash, and OpenSSL takes five milliseconds to load
-    import hashlib  # lazy: see above
+    import hashlib
 
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 

@@ -180,7 +180,7 @@ def _minor(version: str) -> str:
 
 def _version(name: str) -> str | None:
     # lazy: only the doctor asks, and it takes longer to load than all the rest
-    from importlib import metadata  # lazy: see above
+    from importlib import metadata
 
     try:
         return metadata.version(name)

@@ -240,8 +240,11 @@ def test_late_imports_state_their_reason(module):
 
 
 def _reason(module: Module, node: ast.stmt) -> bool:
-    """Whether one of the statement's lines, or the line above, says `# lazy: why`."""
-    lines = module.lines[max(node.lineno - 2, 0) : node.end_lineno]
+    """Whether the statement, or the comment above it, says `# lazy: why`."""
+    first = node.lineno - 1
+    while first > 0 and module.lines[first - 1].strip().startswith("#"):
+        first -= 1
+    lines = module.lines[first : node.end_lineno]
     comments = (line.partition("# lazy:")[2].strip() for line in lines)
     return any(comments)
 

@@ -234,7 +234,7 @@ def _at(traced: Traced, now: Sequence[int], grid: _Grid, other: Values) -> Progr
 
 def _flat(program: Program) -> Program:
     # lazy: the compiler takes longer to import than the rest
-    from fnx.compiler.inline import inline  # lazy: see above
+    from fnx.compiler.inline import inline
 
     return inline(program, hoists=False)
 

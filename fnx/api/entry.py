@@ -126,7 +126,7 @@ class Entry:
             self._check(arrays, results)
         if hooks.busy and checked_kinds.get():
             # lazy: few look for what goes wrong
-            from fnx.runtime.checks import look_at_program  # lazy: see above
+            from fnx.runtime.checks import look_at_program
 
             look_at_program(self.asker, self.program, arrays)
         if True in self.donated:
@@ -136,7 +136,7 @@ class Entry:
     def _check(self, arrays: Sequence[Any], results: Sequence[Any]) -> None:
         """Raises where a result has a NaN, or whatever is looked for."""
         # lazy: few look for NaNs
-        from fnx.runtime.nonfinite import check_program  # lazy: see above
+        from fnx.runtime.nonfinite import check_program
 
         held = [f"captured array {i} ({x.type})" for i, x in enumerate(self.captured)]
         inputs = [*held, *self.signature.names]

@@ -85,7 +85,7 @@ class Pmapped:
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The program of a call on all devices, without running it."""
         # lazy: only who looks at a function needs it
-        from fnx.api.jit import jit  # lazy: see above
+        from fnx.api.jit import jit
 
         return jit(self).lower(*args, **kwargs)
 

@@ -89,7 +89,7 @@ def _report(progress: Progress, done: Any) -> None:
 def _bar(label: str, length: int) -> Any:
     try:
         # lazy: not everybody has tqdm, and who shows no progress need not load it
-        from tqdm.auto import tqdm  # type: ignore[import-untyped]  # lazy: see above
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
     except ImportError:
         return _Lines(label, length)
     return tqdm(total=length, desc=label)

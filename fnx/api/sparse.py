@@ -61,7 +61,7 @@ class COO:
     def to_scipy(self) -> Any:
         """A `scipy.sparse.coo_array`. Raises `ShapeError` unless it has two axes."""
         # lazy: SciPy is optional, and only this needs it
-        from scipy import sparse  # lazy: see above
+        from scipy import sparse
 
         if len(self.shape) != 2:
             raise errors.ShapeError(

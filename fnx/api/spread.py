@@ -95,13 +95,13 @@ class Spread:
         program = as_one(self.program, self.mesh.axes, self.ins, self.outs)
         if watching():
             # lazy: few look for NaNs
-            from fnx.runtime.nonfinite import check_program  # lazy: see above
+            from fnx.runtime.nonfinite import check_program
 
             ends = self.out_names
             check_program(self.asker, program, arrays, results, self.in_names, ends)
         if checked_kinds.get():
             # lazy: few look for what goes wrong
-            from fnx.runtime.checks import look_at_program  # lazy: see above
+            from fnx.runtime.checks import look_at_program
 
             look_at_program(self.asker, program, arrays)
 
@@ -116,7 +116,7 @@ def _jitted_as_one(
     each replica has a thread.
     """
     # lazy: few programs have replicas, and `jit` needs none
-    from fnx.api.jit import jit  # lazy: see above
+    from fnx.api.jit import jit
 
     one = joint.together(program, mesh.axes, ins, outs)
     if one is None:

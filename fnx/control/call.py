@@ -129,7 +129,7 @@ class _Call(Primitive):
     ) -> tuple[Sequence[Atom], dict[str, Any]] | None:
         """Lanes are chosen where the program reads them."""
         # lazy: it is made of calls itself
-        from fnx.control.lanes import lane  # lazy: see above
+        from fnx.control.lanes import lane
 
         found = made_by(inputs, makers, [lane])
         if not found:

@@ -174,13 +174,13 @@ class Program:
 
     def __repr__(self) -> str:
         # lazy: the printer reads programs, so it is imported after this module
-        from fnx.core.printer import print_program  # lazy: see above
+        from fnx.core.printer import print_program
 
         return print_program(self)
 
     def _repr_html_(self) -> str:
         # lazy: only notebooks draw
-        from fnx.core.drawing import draw_program  # lazy: see above
+        from fnx.core.drawing import draw_program
 
         return draw_program(self)
 

@@ -63,7 +63,7 @@ def _parallel(options: argparse.Namespace) -> int:
 def _dependencies() -> tuple[Any, Any]:
     try:
         # lazy: only the demo needs these two packages
-        from sklearn.datasets import load_digits  # lazy: see above
+        from sklearn.datasets import load_digits
         from tqdm import tqdm  # type: ignore[import-untyped]  # lazy: see above
     except ImportError as error:
         raise ImportError(f"{error}; the demo needs: {INSTALL}") from error

@@ -184,6 +184,6 @@ def _of_replica(
 
 def _plan(program: Program) -> Plan:
     # lazy: the compiler takes longer to import than the rest
-    from fnx.runtime.compiling import plan_for  # lazy: see above
+    from fnx.runtime.compiling import plan_for
 
     return plan_for(program, "cpu")

@@ -50,7 +50,7 @@ def einsum(
     """
     refuse("einsum", out=out)
     # lazy: most programs use no einsum, and opt_einsum takes a while to import
-    from opt_einsum import contract_path, parser  # lazy: see above
+    from opt_einsum import contract_path, parser
 
     given = (subscripts, *operands)
     inputs, output, arrays = _parsed(parser, given)
@@ -212,7 +212,7 @@ def einsum_path(
 ) -> Any:
     """The order of contractions that `einsum` would take, and its description."""
     # lazy: as in `einsum`
-    from opt_einsum import contract_path  # lazy: see above
+    from opt_einsum import contract_path
 
     arrays = [as_array("einsum_path", x, i) for i, x in enumerate(operands)]
     strategy = "auto" if optimize is True else optimize

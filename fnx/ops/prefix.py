@@ -265,7 +265,7 @@ def _spread_number(pads: Pads, extent: Extent, shape: Ints) -> Any:
 def _looked_up(x: Any, axis: int, places: Any) -> Any:
     """The elements of an axis at places, which are moved inside."""
     # lazy: gathers are made of operations that use this file
-    from fnx.ops.gather import gather  # lazy: see above
+    from fnx.ops.gather import gather
     from fnx.ops.window_dims import WindowDims  # lazy: see above
 
     others = tuple([d for d in range(len(x.shape)) if d != axis])

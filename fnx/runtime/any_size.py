@@ -27,7 +27,7 @@ def compiled_for_sizes(program: Program) -> Any:
     Raises `Undecided` where it would have to be another one for another size.
     """
     # lazy: the compiler takes longer to import than the rest
-    from fnx.runtime import compiling  # lazy: see above
+    from fnx.runtime import compiling
 
     start = time.perf_counter()
     code = compiling.compiled_for_sizes(program)

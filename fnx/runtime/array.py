@@ -177,7 +177,7 @@ def followed_shardings(arrays: Sequence[Any]) -> Any:
 
 def _in_parts() -> Any:
     # lazy: few look at parts of arrays
-    from fnx.runtime import in_parts  # lazy: see above
+    from fnx.runtime import in_parts
 
     return in_parts
 

@@ -111,7 +111,7 @@ def _placed(
     primitive: Primitive, args: tuple[Any, ...], params: Mapping[str, Any]
 ) -> Any:
     # lazy: few have other devices
-    from fnx.runtime.placed import evaluate_placed  # lazy: see above
+    from fnx.runtime.placed import evaluate_placed
 
     operands = [arg if arg.__class__ is Literal else _concrete(arg) for arg in args]
     return evaluate_placed(primitive, operands, params)
@@ -120,7 +120,7 @@ def _placed(
 def check_values(primitive: Primitive, arrays: list[Any], values: Any) -> None:
     """Raises for NaNs that an operation has made."""
     # lazy: few look for NaNs
-    from fnx.runtime.nonfinite import check_primitive  # lazy: see above
+    from fnx.runtime.nonfinite import check_primitive
 
     check_primitive(primitive, arrays, values)
 
@@ -128,7 +128,7 @@ def check_values(primitive: Primitive, arrays: list[Any], values: Any) -> None:
 def look(primitive: Primitive, arrays: list[Any], params: Mapping[str, Any]) -> None:
     """Raises for what goes wrong in an operation."""
     # lazy: few look for what goes wrong
-    from fnx.runtime.checks import look_at_primitive  # lazy: see above
+    from fnx.runtime.checks import look_at_primitive
 
     look_at_primitive(primitive, arrays, params)
 

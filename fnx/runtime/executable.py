@@ -131,7 +131,7 @@ class Executable:
     def cost(self) -> Cost:
         """What a run of the plan costs."""
         # lazy: the compiler takes longer to import than the rest
-        from fnx.runtime.plan import plan_cost  # lazy: see above
+        from fnx.runtime.plan import plan_cost
 
         return plan_cost(self.plan)
 
@@ -176,7 +176,7 @@ class Executable:
 def _compiling() -> Any:
     # lazy: the compiler takes longer to import than the rest, and what runs no compiled
     # program does not need it
-    from fnx.runtime import compiling  # lazy: see above
+    from fnx.runtime import compiling
 
     return compiling
 
@@ -217,7 +217,7 @@ def executable_for(program: Program, backend: str = "cpu") -> Executable:
         executable = Executable(program, native, plan)
     else:
         # lazy: few have other devices
-        from fnx.runtime.placed import DeviceExecutable  # lazy: see above
+        from fnx.runtime.placed import DeviceExecutable
 
         native, plan = _compiling().compiled_for(program, backend)
         executable = DeviceExecutable(program, native, plan, backend)
@@ -233,7 +233,7 @@ def _in_pieces(program: Program, backend: str) -> Executable | None:
     if not any(eqn.primitive is spmd for eqn in walk(program)):
         return None
     # lazy: few have several devices
-    from fnx.runtime.pieces import in_pieces, is_apart  # lazy: see above
+    from fnx.runtime.pieces import in_pieces, is_apart
 
     return in_pieces(program, backend, lambda eqn: is_apart(eqn, backend))
 
@@ -262,14 +262,14 @@ def run_compiled(
     results = run_program(program, arrays, placement, primitive.name)
     if hooks.busy and watching():
         # lazy: few look for NaNs
-        from fnx.runtime.nonfinite import check_program  # lazy: see above
+        from fnx.runtime.nonfinite import check_program
 
         names = [f"operand {number}" for number in range(len(arrays))]
         ends = [f"result {number}" for number in range(len(results))]
         check_program(primitive.name, program, arrays, results, names, ends)
     if hooks.busy and eager.checked_kinds.get():
         # lazy: few look for what goes wrong
-        from fnx.runtime.checks import look_at_program  # lazy: see above
+        from fnx.runtime.checks import look_at_program
 
         look_at_program(primitive.name, program, arrays)
     return results if primitive.multiple else results[0]

@@ -193,7 +193,7 @@ def _alone(eqn: Eqn) -> Program:
 def _run(program: Program, arrays: Arrays) -> list[Any]:
     """What a program gives for NumPy arrays."""
     # lazy: executables are defined with what looks here
-    from fnx.runtime.executable import executable_for  # lazy: see above
+    from fnx.runtime.executable import executable_for
 
     pairs = zip(arrays, program.input_types, strict=True)
     given = [wrap(np.asarray(x, type.dtype), type) for x, type in pairs]

@@ -101,7 +101,7 @@ class Pieces(Executable):
     def cost(self) -> Cost:
         """What all pieces cost, and all replicas."""
         # lazy: the compiler takes longer to import than the rest
-        from fnx.runtime.plan import Cost  # lazy: see above
+        from fnx.runtime.plan import Cost
 
         total = Cost()
         for piece in self.pieces:
@@ -134,7 +134,7 @@ def in_pieces(
     Those inside of its loops and branches do not cut it.
     """
     # lazy: the compiler takes longer to import than the rest
-    from fnx.runtime.compiling import inlined_for  # lazy: see above
+    from fnx.runtime.compiling import inlined_for
 
     flat = simplify(inlined_for(program, backend, is_apart))
     if not any(map(is_apart, flat.eqns)):

@@ -145,7 +145,7 @@ def run(
     owners = processes().count > 1 and across().owners_of(devices)
     if backend_of(devices) != "cpu":
         # lazy: few have such devices
-        from fnx.runtime.spread import write_on_mesh  # lazy: see above
+        from fnx.runtime.spread import write_on_mesh
 
         write_on_mesh(
             outputs,
@@ -169,7 +169,7 @@ control.runner = run
 def across() -> Any:
     """The module of replicas of several processes."""
     # lazy: few jobs have several
-    from fnx.runtime import across as module  # lazy: see above
+    from fnx.runtime import across as module
 
     return module
 

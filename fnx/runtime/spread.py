@@ -102,7 +102,7 @@ class Replicated:
 
     def _across_devices(self, arrays: Sequence[Any]) -> list[Any]:
         # lazy: few jobs have such devices
-        from fnx.runtime import device_across as there  # lazy: see above
+        from fnx.runtime import device_across as there
 
         mesh = self.mesh
         devices = list(mesh.devices.flat)
@@ -139,7 +139,7 @@ def _ends(
 def on_devices() -> Any:
     """The module of replicas on devices with memory of their own."""
     # lazy: few have such devices
-    from fnx.runtime import device_replicas as module  # lazy: see above
+    from fnx.runtime import device_replicas as module
 
     return module
 
