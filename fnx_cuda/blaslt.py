@@ -95,15 +95,20 @@ def calls(
     if math.prod(sizes[a] for a in rest) > MOST_CALLS:
         return None
     arrays = product.out, product.x, product.y
-    out = _side(product.out, axis, step.out_dtype)
-    x, y = _side(product.x, axis, step.dtype), _side(product.y, axis, step.dtype)
-    count = 1 if axis is None else sizes[axis]
-    types, sizes_of_one = (
-        (step.dtype, step.out_dtype),
-        (product.m, product.n, product.k),
+    form = Form(
+        dtype=step.dtype,
+        out_dtype=step.out_dtype,
+        m=product.m,
+        n=product.n,
+        k=product.k,
+        count=1 if axis is None else sizes[axis],
+        out=_side(product.out, axis, step.out_dtype),
+        x=_side(product.x, axis, step.dtype),
+        y=_side(product.y, axis, step.dtype),
+        tf32=step.tf32,
+        epilogue=epilogue,
+        aux_leading=aux_leading,
     )
-    sides = out, x, y
-    form = Form(*types, *sizes_of_one, count, *sides, step.tf32, epilogue, aux_leading)
     if refusal(form) is not None:
         return None
     indices = list(itertools.product(*[range(sizes[a]) for a in rest]))
@@ -246,11 +251,11 @@ class Matmul:
                 self._description.set(Desc.BIAS_POINTER, ctypes.c_uint64(bias))
             if self.form.epilogue.has_aux:
                 self._description.set(Desc.EPILOGUE_AUX_POINTER, ctypes.c_uint64(aux))
+            operands = one, y, a, x, b, zero, out, c, out, d
+            how = ctypes.byref(algorithm), workspace, candidate.workspace
+            handle = api.handle(self.device)
             api.LIBRARY.call(
-                "cublasLtMatmul",
-                *(api.handle(self.device), description, one, y, a, x, b, zero),
-                *(out, c, out, d, ctypes.byref(algorithm)),
-                *(workspace, candidate.workspace, stream),
+                "cublasLtMatmul", handle, description, *operands, *how, stream
             )
 
     def _descriptors(self) -> tuple[Any, ...]:

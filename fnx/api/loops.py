@@ -32,7 +32,7 @@ from fnx.api.rounds import Body, Pace, run, segment, unrolling
 from fnx.api.steady import steady
 from fnx.api.threaded import WRITING_TEST, loop_with_refs, scan_with_refs
 from fnx.api.vmap import vmap
-from fnx.control.while_loop import Rounds
+from fnx.control.recording import Rounds
 from fnx.control.while_loop import while_loop as while_loop_
 from fnx.core.array import Array
 from fnx.core.frames import discovering, entered, read, write_all

@@ -12,7 +12,8 @@ from typing import Any
 
 from fnx.control.check import row_of
 from fnx.control.held import parted
-from fnx.control.while_loop import Rounds, while_loop
+from fnx.control.recording import Rounds
+from fnx.control.while_loop import while_loop
 from fnx.core.primitive import Looped
 from fnx.core.program import Program
 from fnx.core.trace import evaluate
