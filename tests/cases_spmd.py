@@ -65,3 +65,26 @@ EIGHT = fnp.zeros((6, 6), "float64").type
 add("spmd", "mixed", (SIX, F, EIGHT), params=MIXED, smooth=(0, 1, 2))
 add("spmd", "linear", (SIX, F3), params=LINEAR, smooth=(0, 1), linear=((0,), (1,)))
 bad("spmd", "part", (F3, F3), errors.ShapeError, "takes f64.6.", **LINEAR)
+
+
+def _of_a_process() -> dict[str, Any]:
+    """A program of two replicas of one process; of more it takes a job of them."""
+
+    def function(x: Any, y: Any) -> list[Any]:
+        return [lax.psum(fnp.sin(x) * y, "a"), x * y, lax.ppermute(x, "a", [(0, 1)])]
+
+    with bound_axis("a", 2):
+        program = held(function, F3, F3)
+    return {
+        "program": program,
+        "axes": (("a", 2),),
+        "ins": (CUT, NONE),
+        "outs": (NONE, CUT, CUT),
+        "devices": ("cpu:0",) * 2,
+        "processes": 1,
+    }
+
+
+MEMBERS = _of_a_process()
+add("spmd_members", "members", (SIX, F3), params=MEMBERS, smooth=(0, 1))
+bad("spmd_members", "part", (F3, F3), errors.ShapeError, "takes f64.6.", **MEMBERS)

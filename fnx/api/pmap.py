@@ -23,18 +23,12 @@ from fnx.api.arguments import (
     trace_tree,
 )
 from fnx.api.key_arrays import axes_of_words
-from fnx.api.spread import (
-    Spread,
-    joined_members,
-    own_members,
-    refuse_bound,
-    replicated,
-)
+from fnx.api.spread import Spread, refuse_bound, refuse_members, replicated
 from fnx.api.static import Divided, Nums, Options, check_hashable, read_options
 from fnx.api.vmap import Axes, MappedLeaf, check_axes, common_size, mapped_leaf
 from fnx.config import config
 from fnx.core.axes import bound_axes, bound_axis
-from fnx.core.trace import Tracer, tracing
+from fnx.core.trace import Tracer
 from fnx.dtypes import default_bits
 from fnx.ops.shape import reshape
 from fnx.runtime.device import Device, all_devices, devices, named
@@ -112,7 +106,7 @@ class Pmapped:
                     del self._entries[next(iter(self._entries))]
                 self._entries[key] = found
         spread, out_tree = found
-        results = self._run(spread, arrays)
+        results = spread.of_members(arrays)
         if self._options.donate_nums:
             self._delete(arrays, self._options.donated(divided))
         return out_tree.unflatten(results)
@@ -122,24 +116,6 @@ class Pmapped:
         for x, is_donated in zip(arrays, donated, strict=True):
             if is_donated and not isinstance(x, Tracer):
                 x.delete()
-
-    def _run(self, spread: Spread, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The results; of several processes, for the members of this one."""
-        if spread.mesh.is_local:
-            return spread(arrays)
-        if tracing():
-            raise errors.ArgumentError(
-                errors.explain(
-                    f"{self._asker}: it is called inside of another transformation",
-                    "its members are in several processes, and this one sees its own",
-                    "use fnx.shard_map with arrays of all, or transform inside of pmap",
-                )
-            )
-        count = len(spread.captured)
-        specs = zip(arrays, spread.ins[count:], strict=True)
-        joined = [joined_members(x, spec, spread.mesh) for x, spec in specs]
-        rows = zip(spread(joined), spread.outs, strict=True)
-        return [own_members(x, spec, spread.mesh) for x, spec in rows]
 
     def _key(self, divided: Divided, treedef: PyTreeDef, arrays: Sequence[Any]) -> Any:
         """What the traced program, and where it runs, depend on."""
@@ -249,6 +225,7 @@ class Pmapped:
         names = [f"{leaf.name} (a part, by pmap)" for leaf in given]
         with bound_axis(self._name, mesh.size):
             traced = trace_tree(run, types, asker=self._asker, names=names)
+        refuse_members(self._asker, traced.program)
         held = [replicated(x.shape) for x in traced.captured]
         ins = [
             _spec(len(type.shape), leaf.axis, self._name)
@@ -336,8 +313,8 @@ def pmap(
     by `fnx.config.cpu_devices = n`.
 
     In a job of several processes (`fnx.distributed`) each one passes its own members
-    and gets their results, and the axis has those of all. With `devices` they are this
-    process's alone.
+    and gets their results, and the axis has those of all. In derivatives the losses of
+    all processes count. With `devices` the members are this process's alone.
 
     `devices` or `backend` say which devices, in their order; arguments whose numbers
     are in `static_broadcasted_argnums` are Python values that every member sees;

@@ -23,7 +23,7 @@ from fnx.api.arguments import (
     name_of,
     trace_tree,
 )
-from fnx.api.spread import Spread, refuse_bound, replicated
+from fnx.api.spread import Spread, refuse_bound, refuse_members, replicated
 from fnx.config import config
 from fnx.control.joint import Specs, names_of
 from fnx.control.spmd import depends
@@ -183,6 +183,7 @@ class Sharded:
             for name, size in own.axes:
                 stack.enter_context(bound_axis(name, size))
             traced = trace_tree(run, types, asker=self._asker, names=shown)
+        refuse_members(self._asker, traced.program)
         out_names = leaf_names(["the result"], [traced.out_tree])
         outs = self._outs(own, traced.program, traced.out_tree, out_names)
         held = tuple([replicated(x.shape) for x in traced.captured])

@@ -10,21 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fnx import errors
 from fnx.config import watching
 from fnx.control import joint
 from fnx.control.joint import Specs, as_one, whole
+from fnx.control.members import spmd_members
 from fnx.control.spmd import spmd
 from fnx.core import hooks
 from fnx.core.array import Array
 from fnx.core.axes import bound_axes
 from fnx.core.cache import cached
-from fnx.core.program import Program
+from fnx.core.program import Program, walk
 from fnx.core.trace import evaluate, tracing
 from fnx.records import record
-from fnx.runtime import replicas
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, placed
 from fnx.runtime.device_array import put
@@ -32,8 +30,9 @@ from fnx.runtime.eager import checked_kinds
 from fnx.runtime.executable import single
 from fnx.runtime.in_parts import sharded
 from fnx.runtime.mesh import Mesh
+from fnx.runtime.processes import processes
 from fnx.runtime.sharding import NamedSharding
-from fnx.runtime.spread import Replicated, spec_of
+from fnx.runtime.spread import Replicated, joined_members, own_members, spec_of
 
 
 @record(eq=False)
@@ -57,6 +56,22 @@ class Spread:
         """The outputs for whole arrays."""
         arrays = [*self.captured, *leaves]
         return spmd(*arrays, **self._params) if tracing() else self._run(arrays)
+
+    def of_members(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The outputs for this process's members of stacked arrays.
+
+        Of several processes all come here in the same order.
+        """
+        if self.mesh.is_local:
+            return self(leaves)
+        arrays = [*self.captured, *leaves]
+        if tracing():
+            params = {**self._params, "processes": processes().count}
+            return spmd_members.results(*arrays, **params)
+        specs = zip(arrays, self.ins, strict=True)
+        joined = [joined_members(x, spec, self.mesh) for x, spec in specs]
+        rows = zip(self._run(joined), self.outs, strict=True)
+        return [own_members(x, spec, self.mesh) for x, spec in rows]
 
     def as_program(self) -> Program:
         """The program of whole arrays with the one equation of all replicas."""
@@ -125,30 +140,18 @@ def _jitted_as_one(
     return jit(lambda *arrays: evaluate(one, arrays)), shardings
 
 
-def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:
-    """This process's members of a stacked array, as parts of the array of all.
-
-    Where nothing is cut, the array is every process's own.
-    """
-    axes = [axis for axis, names in enumerate(spec) if names]
-    if not axes:
-        return x
-    (axis,) = axes
-    data = x._numpy()
-    shape = (*x.shape[:axis], mesh.size, *x.shape[axis + 1 :])
-    parts = np.split(data, data.shape[axis], axis)
-    sharding = NamedSharding(mesh, spec_of(spec))
-    return replicas.across().global_array(parts, x.type.with_shape(shape), sharding)
-
-
-def own_members(x: Any, spec: Any, mesh: Mesh) -> Any:
-    """The members of this process in an array of all, as an array on its devices."""
-    parts = [part._numpy() for part in x.parts]
-    axes = [axis for axis, names in enumerate(spec) if names]
-    data = np.concatenate(parts, axes[0]) if axes else parts[0]
-    own = Mesh(np.array(mesh.local_devices, dtype=object), mesh.axis_names)
-    type = x.type.with_shape(data.shape)
-    return sharded(data, type, NamedSharding(own, spec_of(spec)))
+def refuse_members(asker: str, program: Program) -> None:
+    """Raises for a replica that has replicas of other processes in it."""
+    if processes().count == 1:
+        return
+    if any(eqn.primitive is spmd_members for eqn in walk(program)):
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{asker}: it calls pmap in a job of several processes",
+                "the devices of others are busy with replicas of their own",
+                "pass devices=fnx.local_devices() to the inner one, or use vmap",
+            )
+        )
 
 
 def refuse_bound(asker: str, names: Sequence[Any]) -> None:

@@ -5,7 +5,7 @@ a spec says, for each axis of an array, along which axes of the mesh it is cut. 
 output that is not cut along some axis is the one of the first replicas there; an input
 that is not cut is the same on all of them, so that its cotangent is the sum of theirs.
 Its meaning is `as_one` (`joint.py`). Receives global arrays, gives global arrays.
-Next on the walk: `scan.py`; who runs the replicas is in `fnx/runtime/replicas.py`.
+Next on the walk: `members.py`; who runs the replicas is in `fnx/runtime/replicas.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from fnx.transforms.transpose import transpose_program
 runner: Callable[..., None] | None = None
 
 
-class _Spmd(Primitive):
+class Spmd(Primitive):
     """spmd(*inputs, program, axes, ins, outs, devices): a program on all replicas.
 
     `program` takes and gives what one replica has; `ins` and `outs` are the specs of
@@ -67,16 +67,25 @@ class _Spmd(Primitive):
     linear = True
     sees_axes = True
 
+    def seen(self, *, axes: Axes, **_: Any) -> Axes:
+        """The axes as the arrays have them."""
+        return axes
+
+    def results(self, *inputs: Any, **params: Any) -> Sequence[Any]:
+        """The outputs of the equation; of derivatives, too."""
+        found: Sequence[Any] = self(*inputs, **params)
+        return found
+
     def infer(
         self,
         *types: ArrayType,
         program: Program,
-        axes: Axes,
         ins: Specs,
         outs: Specs,
-        devices: tuple[str, ...],
+        **mesh: Any,
     ) -> tuple[ArrayType, ...]:
         """The types of the outputs as wholes."""
+        axes = self.seen(**mesh)
         rows = zip(types, program.input_types, ins, strict=True)
         for given, part, spec in rows:
             if (
@@ -192,21 +201,21 @@ class _Spmd(Primitive):
         axes: Axes,
         ins: Specs,
         outs: Specs,
-        devices: tuple[str, ...],
+        **rest: Any,
     ) -> Sequence[Any]:
         """The program transposed, which adds up what all replicas owe an input."""
         linear = tuple([is_linear(x) for x in inputs])
         given = tuple([c is not None for c in ct])
         turned, reached = _turned(program, axes, ins, outs, linear, given)
         wanted = chosen(chosen(ins, linear), reached)
-        results = self(
+        results = self.results(
             *others(inputs, linear),
             *[c for c in ct if c is not None],
             program=turned,
             axes=axes,
             ins=(*others(ins, linear), *chosen(outs, given)),
             outs=wanted,
-            devices=devices,
+            **rest,
         )
         return spread(spread(results, reached), linear)
 
@@ -261,7 +270,7 @@ class _Spmd(Primitive):
         plan.host()
 
 
-spmd = _Spmd("spmd")
+spmd = Spmd("spmd")
 
 
 # ---------------------------------------------------------------- shapes
@@ -398,7 +407,7 @@ def _split_equation(eqn: Any, known: tuple[bool, ...], parts: Split) -> Parts:
     Others have a leading axis with a part for each replica.
     """
     params, first = eqn.params, parts.known
-    axes, ins, outs = params["axes"], params["ins"], params["outs"]
+    ins, outs, axes = params["ins"], params["outs"], eqn.primitive.seen(**params)
     given = chosen(eqn.inputs, known)
     count = len(first.outputs) - len(parts.residuals)
     ends, kept = first.outputs[:count], first.outputs[count:]

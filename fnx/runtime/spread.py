@@ -16,6 +16,7 @@ import numpy as np
 
 from fnx import errors
 from fnx.config import watching
+from fnx.control import members
 from fnx.control.joint import Axes, Specs, whole
 from fnx.control.spmd import backend_of
 from fnx.core.program import Program
@@ -196,3 +197,57 @@ def write_on_mesh(
     ]
     for out, x in zip(outputs, run(given), strict=True):
         out[...] = x._numpy()
+
+
+# ---------------------------------------------------------------- members
+
+
+def joined_members(x: Any, spec: Any, mesh: Mesh) -> Any:
+    """This process's members of a stacked array, as parts of the array of all.
+
+    Where nothing is cut, the array is every process's own.
+    """
+    axes = [axis for axis, names in enumerate(spec) if names]
+    if not axes:
+        return x
+    (axis,) = axes
+    data = x._numpy()
+    shape = (*x.shape[:axis], mesh.size, *x.shape[axis + 1 :])
+    parts = np.split(data, data.shape[axis], axis)
+    sharding = NamedSharding(mesh, spec_of(spec))
+    return replicas.across().global_array(parts, x.type.with_shape(shape), sharding)
+
+
+def own_members(x: Any, spec: Any, mesh: Mesh) -> Any:
+    """The members of this process in an array of all, as an array on its devices."""
+    parts = [part._numpy() for part in x.parts]
+    axes = [axis for axis, names in enumerate(spec) if names]
+    data = np.concatenate(parts, axes[0]) if axes else parts[0]
+    own = Mesh(np.array(mesh.local_devices, dtype=object), mesh.axis_names)
+    type = x.type.with_shape(data.shape)
+    return sharded(data, type, NamedSharding(own, spec_of(spec)))
+
+
+def write_members(
+    outputs: Sequence[Any],
+    arrays: Sequence[Any],
+    *,
+    program: Program,
+    axes: Axes,
+    ins: Specs,
+    outs: Specs,
+    devices: tuple[str, ...],
+    processes: int,
+) -> None:
+    """Runs this process's replicas for NumPy arrays of its members."""
+    mesh = mesh_of(devices, axes)
+    run = Replicated("pmap over processes", program, mesh, ins, outs)
+    given = [
+        joined_members(wrap(np.asarray(x), type.with_shape(np.shape(x))), spec, mesh)
+        for x, type, spec in zip(arrays, program.input_types, ins, strict=True)
+    ]
+    for out, x, spec in zip(outputs, run(given), outs, strict=True):
+        out[...] = own_members(x, spec, mesh)._numpy()
+
+
+members.runner = write_members

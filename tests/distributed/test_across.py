@@ -154,7 +154,11 @@ ARRAYS = (
         "uneven": caught(
             fnx.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"),
                           mesh=fnx.make_mesh((3,), ("i",))), x[:3]),
-        "pmap in jit": caught(fnx.jit(fnx.pmap(lambda x: x)), x[:2]),
+        "pmap in shard_map": caught(
+            fnx.shard_map(fnx.pmap(lambda x: x), in_specs=P("a"), out_specs=P("a"),
+                          mesh=mesh), x[:4]),
+        "pmap under checkify": caught(fnx.checkify.checkify(fnx.jit(
+            fnx.pmap(lambda x: x))), x[:2]),
     })
 """
 )
@@ -228,7 +232,81 @@ def test_arrays_of_several_processes(kind, tmp_path):
         assert "no device" in found["remote"]
         assert f"part on each of cpu:{2 * rank}, cpu:{2 * rank + 1}" in found["twice"]
         assert "of its devices 2, 1 belong to the processes 0 to 1" in found["uneven"]
-        assert "inside of another transformation" in found["pmap in jit"]
+        assert "pmap in a job of several processes" in found["pmap in shard_map"]
+        assert "only its own members" in found["pmap under checkify"]
+
+
+MEMBERS = """
+    from fnx import lax
+
+    fnx.config.cpu_devices = 4 // size
+    fnx.config.collective_timeout = 60
+    n = 4 // size
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    w = np.random.default_rng(1).normal(size=3)
+    mine = x[rank * n : (rank + 1) * n]
+    scale = np.array([1.5, 2.5, 0.5, -1.0])[:size]
+
+    def member(w, x):  # a part, what all have, and what the first one has
+        total = lax.psum(fnp.sin(w * x), "i")
+        return total * x, lax.psum(w * x, "i").sum(), w * x
+
+    out_axes = (0, None, None)
+    here = fnx.pmap(member, "i", in_axes=(None, 0), out_axes=out_axes)
+
+    def everywhere(w, x):  # the same in one process, by vmap
+        parts, all, first = fnx.vmap(member, axis_name="i", in_axes=(None, 0),
+                                     out_axes=(0, None, 0))(w, x)
+        return parts, all, first[0]
+
+    def loss(w, x):  # that of this process
+        parts, all, first = here(w, x)
+        return (parts**2).sum() + scale[rank] * (all**2 + (first**3).sum())
+
+    def losses(w, x):  # of all processes together
+        parts, all, first = everywhere(w, x)
+        return (parts**2).sum() + scale.sum() * (all**2 + (first**3).sum())
+
+    def rounds(f, x):
+        def round(w, _):
+            _, all, first = f(w, x)
+            return w - 0.01 * all * first, all
+        return fnx.jit(lambda w: lax.scan(round, w, None, length=3))(w)
+
+    close = {}
+
+    def compare(name, found, wanted, axis=0):
+        # what has as many members as all have is compared in this process's part
+        rows = []
+        for a, b in zip(fnx.tree.leaves(found), fnx.tree.leaves(wanted), strict=True):
+            if a.shape != b.shape:
+                b = np.split(np.asarray(b), size, axis)[rank]
+            rows.append(bool(np.allclose(a, b, 1e-10, 1e-12)))
+        close[name] = rows
+
+    compare("called", here(w, mine), everywhere(w, x))
+    compare("jit", fnx.jit(here)(w, mine), everywhere(w, x))
+    compare("grad", fnx.grad(loss, (0, 1))(w, mine), fnx.grad(losses, (0, 1))(w, x))
+    compare("jit of grad", fnx.jit(fnx.grad(loss, (0, 1)))(w, mine),
+            fnx.grad(losses, (0, 1))(w, x))
+    compare("jvp", fnx.jvp(here, (w, mine), (2 * w, mine + 1))[1],
+            fnx.jvp(everywhere, (w, x), (2 * w, x + 1))[1])
+    compare("vmap", fnx.vmap(here, (0, None))(np.stack([w, 2 * w]), mine),
+            fnx.vmap(everywhere, (0, None))(np.stack([w, 2 * w]), x), axis=1)
+    compare("scan", rounds(here, mine), rounds(everywhere, x))
+    # each process has a gradient, and that of all of them counts
+    compare("grad of grad", fnx.grad(lambda w: fnx.grad(loss)(w, mine).sum())(w),
+            size * fnx.grad(lambda w: fnx.grad(losses)(w, x).sum())(w))
+    report(close)
+"""
+
+
+@pytest.mark.parametrize(("kind", "count"), [("mpi", 2), ("tcp", 4)])
+def test_pmap_inside_of_other_transformations(kind, count, tmp_path):
+    job = run(kind, count, MEMBERS, tmp_path)
+    assert set(job.codes) == {0}, job.printed
+    for found in job.reports:
+        assert len(found) == 8 and all(map(all, found.values())), found
 
 
 TRAINING = """
