@@ -365,8 +365,8 @@ def shard_map(
 def make_mesh(
     axis_shapes: Sequence[int],
     axis_names: Sequence[Hashable],
-    *,
     axis_types: Any = None,
+    *,
     devices: Sequence[Device] | None = None,
 ) -> Mesh:
     """A mesh of axes of these sizes and names, of the first devices that there are.

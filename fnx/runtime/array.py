@@ -31,6 +31,8 @@ class ConcreteArray(Array):
     # What arrays that are cut have (`in_parts.py`), which few programs load.
     _sharding: Any = None
     parts: Sequence[ConcreteArray] | None = None
+    # Whether other processes have parts that this one lacks.
+    is_remote: bool = False
 
     def __init__(self, data: np.ndarray[Any, Any], type: ArrayType) -> None:
         self._data = data

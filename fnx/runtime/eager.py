@@ -72,7 +72,7 @@ def evaluate(
         return _placed(primitive, args, params)
     if primitive.compiled:
         operands = [_concrete(arg) for arg in args]
-        if any(x.placement is not None for x in operands):
+        if any(x.placement is not None or x.is_remote for x in operands):
             return _placed(primitive, args, params)
         return run_compiled(primitive, operands, params)
     arrays: list[Any] = []
@@ -84,7 +84,7 @@ def evaluate(
             arrays.append(arg.value)
         else:
             arg = _concrete(arg)
-            if arg.placement is not None:
+            if arg.placement is not None or arg.is_remote:
                 return _placed(primitive, args, params)
             arrays.append(arg._numpy())
         types.append(arg.type)
@@ -110,10 +110,15 @@ def evaluate(
 def _placed(
     primitive: Primitive, args: tuple[Any, ...], params: Mapping[str, Any]
 ) -> Any:
+    operands = [arg if arg.__class__ is Literal else _concrete(arg) for arg in args]
+    if any(not isinstance(x, Literal) and x.is_remote for x in operands):
+        # lazy: few have several processes
+        from fnx.runtime.spread import evaluate_in_parts  # lazy: see above
+
+        return evaluate_in_parts(primitive, operands, params)
     # lazy: few have other devices
     from fnx.runtime.placed import evaluate_placed
 
-    operands = [arg if arg.__class__ is Literal else _concrete(arg) for arg in args]
     return evaluate_placed(primitive, operands, params)
 
 

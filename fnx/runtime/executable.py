@@ -22,7 +22,7 @@ from fnx.control.spmd import spmd
 from fnx.core import hooks
 from fnx.core.cache import cached_by_structure
 from fnx.core.primitive import Primitive
-from fnx.core.program import Eqn, Program, Var, walk
+from fnx.core.program import Eqn, Literal, Program, Var, walk
 from fnx.core.reference import run_reference
 from fnx.core.trace import current_source
 from fnx.core.types import ArrayType
@@ -307,13 +307,19 @@ def run_kernel(
 
 
 def single(
-    primitive: Primitive, given: Sequence[ArrayType], params: Mapping[str, Any]
+    primitive: Primitive, given: Sequence[Any], params: Mapping[str, Any]
 ) -> Program:
-    """A program of one equation."""
-    types = primitive.infer(*given, **params)
-    inputs = tuple([Var(type) for type in given])
-    outputs = tuple([Var(t) for t in (types if primitive.multiple else (types,))])
-    eqn = Eqn(primitive, inputs, outputs, params, current_source())
+    """A program of one equation; `given` are types of its inputs, arrays, or literals.
+
+    Literals are no inputs of the program.
+    """
+    types = [x if isinstance(x, ArrayType) else x.type for x in given]
+    found = primitive.infer(*types, **params)
+    rows = zip(given, types, strict=True)
+    atoms = tuple([x if isinstance(x, Literal) else Var(type) for x, type in rows])
+    outputs = tuple([Var(t) for t in (found if primitive.multiple else (found,))])
+    eqn = Eqn(primitive, atoms, outputs, params, current_source())
+    inputs = tuple([atom for atom in atoms if isinstance(atom, Var)])
     return Program(inputs, (eqn,), outputs)
 
 

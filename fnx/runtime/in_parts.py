@@ -131,25 +131,30 @@ class GlobalArray(PartsArray):
 
     __slots__ = ()
 
+    @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        """Whether this process has only some of the values."""
+        return not self._sharding.is_fully_replicated
+
     def _numpy(self) -> np.ndarray[Any, Any]:
-        if self._sharding.is_fully_replicated:
+        if not self.is_remote:
             return self.parts[0]._numpy()
         raise errors.ArgumentError(
             errors.explain(
                 f"the values of an array {self.type} cut over several processes",
                 "this process has only some of them",
-                "look at x.addressable_shards, compute with it in fnx.shard_map or "
-                "jit, or have fnx.distributed.process_allgather(x) fetch it",
+                "look at x.addressable_shards, compute with it, or have "
+                "fnx.distributed.process_allgather(x) fetch it",
             )
         )
 
     def __repr__(self) -> str:
-        if self.is_deleted() or self._sharding.is_fully_replicated:
+        if self.is_deleted() or not self.is_remote:
             return super().__repr__()
         return f"Array(of several processes, {self.type}, {self._sharding})"
 
     def __str__(self) -> str:
-        here = self.is_deleted() or self._sharding.is_fully_replicated
+        here = self.is_deleted() or not self.is_remote
         return super().__str__() if here else repr(self)
 
 

@@ -9,7 +9,7 @@ devices. Next on the walk: `pieces.py`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,19 @@ from fnx.config import watching
 from fnx.control import members
 from fnx.control.joint import Axes, Specs, whole
 from fnx.control.spmd import backend_of
-from fnx.core.program import Program
+from fnx.core.primitive import Primitive
+from fnx.core.program import Literal, Program
 from fnx.core.types import ArrayType
 from fnx.records import record
 from fnx.runtime import replicas
 from fnx.runtime.array import ConcreteArray, wrap
 from fnx.runtime.device import Device, all_devices
 from fnx.runtime.eager import checked_kinds
-from fnx.runtime.executable import Executable
-from fnx.runtime.in_parts import sharded
+from fnx.runtime.executable import Executable, single
+from fnx.runtime.in_parts import named_sharding, sharded
 from fnx.runtime.mesh import Mesh
-from fnx.runtime.sharding import NamedSharding, PartitionSpec
+from fnx.runtime.sharding import NamedSharding, PartitionSpec, spec_names
+from fnx.transforms.shard import partition_program
 
 
 @record(eq=False)
@@ -197,6 +199,36 @@ def write_on_mesh(
     ]
     for out, x in zip(outputs, run(given), strict=True):
         out[...] = x._numpy()
+
+
+def evaluate_in_parts(
+    primitive: Primitive, operands: Sequence[Any], params: Mapping[str, Any]
+) -> Any:
+    """One operation on arrays of which other processes have parts.
+
+    It is cut as they are; all processes come here in the same order.
+    """
+    arrays = [x for x in operands if not isinstance(x, Literal)]
+    cuts = [named_sharding(x) for x in arrays]
+    meshes = {cut.mesh: None for cut in cuts if cut is not None}
+    mesh, *different = meshes
+    if different:
+        raise errors.ArgumentError(
+            errors.explain(
+                f"{primitive.name}: arrays of several processes on different meshes",
+                ", ".join(map(str, meshes)),
+                "put all arrays on one mesh with fnx.device_put",
+            )
+        )
+    ins = [
+        spec_names(PartitionSpec() if cut is None else cut.spec, len(x.shape))
+        for x, cut in zip(arrays, cuts, strict=True)
+    ]
+    program = single(primitive, operands, params)
+    free = (None,) * len(program.outputs)
+    local, outs = partition_program(program, mesh.axes, tuple(ins), free, True)
+    found = Replicated(primitive.name, local, mesh, tuple(ins), outs)(arrays)
+    return tuple(found) if primitive.multiple else found[0]
 
 
 # ---------------------------------------------------------------- members

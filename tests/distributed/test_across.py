@@ -113,6 +113,11 @@ def test_programs_are_those_of_one_process(kind, count, tmp_path, oracle):
 ARRAYS = (
     BEGIN
     + """
+    from fnx.experimental.mesh_utils import create_hybrid_device_mesh
+
+    def hybrid(near, far):
+        return [device.id for device in create_hybrid_device_mesh(near, far).flat]
+
     sharding = NamedSharding(mesh, P("a", "b"))
     rows = x[fnx.distributed.shard_of(160)]
     made = fnx.make_array_from_process_local_data(sharding, rows)
@@ -154,6 +159,10 @@ ARRAYS = (
         "uneven": caught(
             fnx.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"),
                           mesh=fnx.make_mesh((3,), ("i",))), x[:3]),
+        "near and far": [
+            hybrid((1, 2), (2, 1)), hybrid((2, 1), (1, 2)), hybrid((2,), (2,)),
+            caught(hybrid, (1,), (3,)), caught(hybrid, (3,), (2,)),
+        ],
         "pmap in shard_map": caught(
             fnx.shard_map(fnx.pmap(lambda x: x), in_specs=P("a"), out_specs=P("a"),
                           mesh=mesh), x[:4]),
@@ -232,8 +241,75 @@ def test_arrays_of_several_processes(kind, tmp_path):
         assert "no device" in found["remote"]
         assert f"part on each of cpu:{2 * rank}, cpu:{2 * rank + 1}" in found["twice"]
         assert "of its devices 2, 1 belong to the processes 0 to 1" in found["uneven"]
+        *grids, far, near = found["near and far"]
+        assert grids == [[0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 2, 3]]
+        assert "takes 3 processes, and there are 2" in far
+        assert "takes 3 devices, and there are 2" in near
         assert "pmap in a job of several processes" in found["pmap in shard_map"]
         assert "only its own members" in found["pmap under checkify"]
+
+
+EAGER = """
+    from fnx import lax
+    from fnx.distributed import process_allgather
+    from fnx.sharding import NamedSharding, PartitionSpec as P
+
+    fnx.config.cpu_devices = 4 // size
+    fnx.config.collective_timeout = 60
+    mesh = fnx.make_mesh((2, 2), ("a", "b"))
+    x = np.random.default_rng(0).normal(size=(8, 6))
+    y = fnx.device_put(x, NamedSharding(mesh, P("a", "b")))
+    operations = {
+        "a number": lambda x: 2 * x + 1,
+        "a whole array": lambda y: y * x,
+        "product": lambda x: x.T @ x,
+        "sum": lambda x: float(x.sum()),
+        "mean": lambda x: x.mean(0),
+        "sort": lambda x: fnp.sort(x, 0),
+        "index": lambda x: x[3],
+        "rows": lambda x: [row for row in x],
+        "set": lambda x: x.at[2, 1].set(9.0),
+        "where": lambda x: fnp.where(x > 0, x, -x),
+        "truth": lambda x: bool((x > -9).all()),
+        "join": lambda x: fnp.concatenate([x, x], 1),
+        "svd": lambda x: fnp.linalg.svd(x)[1],
+        "grad": fnx.grad(lambda x: fnp.sin(x).sum()),
+        "vmap": fnx.vmap(fnp.cumsum),
+        "scan": lambda x: lax.scan(lambda c, r: (c + r, c * r), x[0], x),
+        "while": lambda x: lax.while_loop(lambda x: x.sum() < 50, lambda x: x + 1, x),
+    }
+
+    def values(tree):
+        return [
+            np.asarray(process_allgather(x) if getattr(x, "is_remote", False) else x)
+            for x in fnx.tree.leaves(tree)
+        ]
+
+    different = []
+    for name, operation in operations.items():
+        for a, b in zip(values(operation(y)), values(operation(fnp.array(x))),
+                        strict=True):
+            if a.shape != b.shape or not np.allclose(a, b, 1e-10, 1e-12):
+                different.append(name)
+    other = fnx.device_put(x, NamedSharding(fnx.make_mesh((4,), ("c",)), P("c")))
+    report({
+        "different": different,
+        "sharding": str((y + 1).sharding),
+        "meshes": caught(lambda: y + other),
+        "sizes": caught(lambda: fnp.unique(y)),
+    })
+"""
+
+
+@pytest.mark.parametrize("kind", ["mpi", "tcp"])
+def test_operations_on_arrays_of_several_processes(kind, tmp_path):
+    job = run(kind, 2, EAGER, tmp_path)
+    assert set(job.codes) == {0}, job.printed
+    for found in job.reports:
+        assert found["different"] == []
+        assert "PartitionSpec('a', 'b')" in found["sharding"]
+        assert "add: arrays of several processes on different" in found["meshes"]
+        assert "this process has only some of them" in found["sizes"]
 
 
 MEMBERS = """

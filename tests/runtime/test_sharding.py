@@ -136,6 +136,10 @@ def test_devices_as_a_mesh():
     assert [d.id for d in mesh_utils.create_device_mesh((4,), last)] == [4, 5, 6, 7]
     with pytest.raises(errors.ArgumentError, match="takes 9 devices"):
         mesh_utils.create_device_mesh((9,))
+    hybrid = mesh_utils.create_hybrid_device_mesh((2, 4), (1, 1))
+    assert np.array_equal(hybrid, grid)
+    with pytest.raises(errors.ShapeError, match="a size within a process"):
+        mesh_utils.create_hybrid_device_mesh((2, 4), (1,))
 
 
 @pytest.mark.parametrize("spec", SPECS)
