@@ -128,7 +128,7 @@ def _lines_of(axes: Axes, owners: tuple[int, ...]) -> Mapping[Any, Line]:
     known = _lines.setdefault(job.communicator, {})
     found = known.get((axes, owners))
     if found is None:
-        found = known[axes, owners] = {}
+        found = {}
         sizes = [size for _, size in axes]
         for axis, place in product(range(len(axes)), product(*map(range, sizes))):
             key = _line_key(place, axis)
@@ -138,6 +138,7 @@ def _lines_of(axes: Axes, owners: tuple[int, ...]) -> Mapping[Any, Line]:
                     for k in range(sizes[axis])
                 ]
                 found[key] = line_of([owners[rank] for rank in ranks], job)
+        known[axes, owners] = found
     return found
 
 

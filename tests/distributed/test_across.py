@@ -137,6 +137,10 @@ ARRAYS = (
     )
     moved = fnx.device_put(made, NamedSharding(mesh, P("b")))
     copies = fnx.device_put(x, NamedSharding(mesh, P()))
+    with fnx.config.override(cpu_devices=3):  # an axis of two and one
+        total = fnx.shard_map(lambda x: lax.psum(x, "i"), in_specs=P("i"),
+                              out_specs=P(), mesh=fnx.make_mesh((3, 2), ("i", "j")))
+        mixed = [caught(total, x[:6]) for _ in range(2)]
     report({
         "looking": caught(np.asarray, made),
         "repr": repr(made),
@@ -159,6 +163,7 @@ ARRAYS = (
         "uneven": caught(
             fnx.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i"),
                           mesh=fnx.make_mesh((3,), ("i",))), x[:3]),
+        "mixed": mixed,
         "near and far": [
             hybrid((1, 2), (2, 1)), hybrid((2, 1), (1, 2)), hybrid((2,), (2,)),
             caught(hybrid, (1,), (3,)), caught(hybrid, (3,), (2,)),
@@ -241,6 +246,8 @@ def test_arrays_of_several_processes(kind, tmp_path):
         assert "no device" in found["remote"]
         assert f"part on each of cpu:{2 * rank}, cpu:{2 * rank + 1}" in found["twice"]
         assert "of its devices 2, 1 belong to the processes 0 to 1" in found["uneven"]
+        for text in found["mixed"]:
+            assert text.startswith("ArgumentError: an axis of a mesh over several")
         *grids, far, near = found["near and far"]
         assert grids == [[0, 1, 2, 3], [0, 2, 1, 3], [0, 1, 2, 3]]
         assert "takes 3 processes, and there are 2" in far
