@@ -3,7 +3,7 @@
 Receives arrays of one shape, gives them in the order of the first ones. The order is
 JAX's: NaN last, -0.0 and 0.0 equal, complex numbers by real, then imaginary part; equal
 elements keep their order. A derivative follows the permutation.
-Next on the walk: `collective.py`.
+Next on the walk: `largest.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fnx.core.trace import bind
 from fnx.core.types import ArrayType
 from fnx.ops.families import OnHost, widened
 from fnx.ops.gather import gather
+from fnx.ops.largest import largest_places
 from fnx.ops.prefix import extreme, filled
 from fnx.ops.rearrange import check_axes
 from fnx.ops.shape import all_along, iota, kept_axes, reshape
@@ -177,11 +178,14 @@ class _TopK(OnHost):
         return x.with_shape(shape), ArrayType(shape, dtypes.int32)
 
     def reference(self, x: Any, *, k: int, axis: int) -> tuple[Any, Any]:
-        """A stable sort of the reversed array, read from its end."""
-        size = x.shape[axis]
-        order = sorting_order([np.flip(x, axis)], axis)
-        last = np.flip(order, axis).take(range(k), axis)
-        places = size - 1 - last
+        """A stable sort of the reversed array, read from its end, if it has to be."""
+        found = largest_places(np.moveaxis(widened(x), axis, -1), k)
+        if found is None:
+            order = sorting_order([np.flip(x, axis)], axis)
+            last = np.flip(order, axis).take(range(k), axis)
+            places = x.shape[axis] - 1 - last
+        else:
+            places = np.moveaxis(found, -1, axis)
         return np.take_along_axis(x, places, axis), places.astype(np.int32)
 
     def jvp(
