@@ -327,12 +327,31 @@ def test_messages_between_stages_take_time():
     assert many.seconds == 3 * (512 + 63)
 
 
+def test_a_function_under_jit_with_shardings():
+    """Each device has its rows of the product, whose columns it fetches."""
+    with fnx.config.override(cpu_devices=4):
+        mesh = fnx.make_mesh((4,), ("i",))
+        rows = fnx.sharding.NamedSharding(mesh, fnx.sharding.PartitionSpec("i"))
+        product = fnx.jit(lambda x, y: x @ y, in_shardings=rows)
+        x = fnx.ShapeDtypeStruct((400, 400), "float32")
+        found = simulate(product, flat(4), x, x)
+    assert (found.devices, found.axes) == (4, (("i", 4),))
+    part = 4 * 400 * 100
+    assert found.sent == 4 * part  # all of y
+    np.testing.assert_allclose(found.communication, 3 * part / 1e9)
+    alone = simulate(lambda x, y: x @ y, flat(1), x, x)
+    assert "on 1 device\n" in str(alone) and "4 devices: i 4" in str(found)
+
+
 # ---------------------------------------------------------------- errors
 
 
 def test_errors():
     with pytest.raises(errors.ArgumentError, match="have 16 replicas"):
         simulate(lambda x: x, flat(8), X, axes={"i": 16})
+    for size in (0, -2):
+        with pytest.raises(errors.ArgumentError, match="one replica or more"):
+            simulate(lambda x: lax.psum(x, "i"), flat(8), X, axes={"i": size})
     with pytest.raises(errors.ArgumentError, match="different numbers"):
         simulate(lambda x: lax.psum(x, "i"), dgx_h100(2), X, axes={"i": 12})
     with pytest.raises(errors.AxisError, match="'j' is not bound"):

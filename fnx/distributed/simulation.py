@@ -15,6 +15,7 @@ from typing import Any
 
 from fnx import errors
 from fnx.api.inspect import make_jaxpr
+from fnx.api.partition import Partitioned
 from fnx.control.spmd import spmd
 from fnx.core.axes import bound_axis
 from fnx.core.program import Program, walk
@@ -65,7 +66,9 @@ class Simulation:
 
     def __str__(self) -> str:
         mesh = " x ".join([f"{name} {size}" for name, size in self.axes])
-        rows = [("step", _time(self.seconds), f"on {self.devices} devices: {mesh}")]
+        where = f"on {self.devices} device{'s' * (self.devices != 1)}"
+        where += f": {mesh}" * bool(mesh)
+        rows = [("step", _time(self.seconds), where)]
         for name, seconds in self.spent:
             share = f"{seconds / self.seconds:.1%}" if self.seconds else ""
             rows.append((f"  {name}", _time(seconds), share))
@@ -107,9 +110,10 @@ def simulate(
 
     `function` is either what one replica does, with the arguments that one has, and
     `axes` the sizes of the named axes, the outermost first (replicas along the last one
-    are on neighbouring devices); or a function under `pmap` or `shard_map` with whole
-    arguments, or a traced program. Arguments are arrays or `ShapeDtypeStruct`s: nothing
-    of that size is made. Without `overlap` a device waits for each collective.
+    are on neighbouring devices); or a function under `pmap`, `shard_map` or `jit` with
+    shardings, with whole arguments, or a traced program. Arguments are arrays or
+    `ShapeDtypeStruct`s: nothing of that size is made. Without `overlap` a device waits
+    for each collective.
 
     Devices are equal and do the same; each step takes the longer of its arithmetic and
     its memory traffic, at the full speed of the chip. Links carry one collective of a
@@ -129,8 +133,16 @@ def simulate(
     >>> found.devices, found.bound
     (1024, 'links of rack')
     """
+    for name, size in (axes or {}).items():
+        if size < 1:
+            raise errors.ArgumentError(
+                f"simulate: axes has {size} for {name!r}: an axis has one replica or "
+                "more."
+            )
     program = function if isinstance(function, Program) else None
-    if program is None:
+    if isinstance(function, Partitioned):
+        program = function.trace(*args).jaxpr
+    elif program is None:
         assert not isinstance(function, Program)
         with ExitStack() as stack:
             for name, size in (axes or {}).items():
