@@ -391,9 +391,12 @@ def _shifts(shift: Any) -> list[Any]:
     """The numbers in a shift: known ones as they are, traced ones as scalars."""
     if isinstance(shift, tuple | list):
         return [one for part in shift for one in _shifts(part)]
-    if not isinstance(shift, Tracer):
-        return [int(one) for one in np.asarray(shift).reshape(-1)]
-    return [reshape(part_of(ravel(shift), 0, i, i + 1), ()) for i in range(shift.size)]
+    value = as_array("roll", shift, 1)
+    if value.dtype.kind not in "iub":
+        raise errors.DTypeError(f"roll: a shift is an integer, got {value.type}")
+    if not isinstance(value, Tracer):
+        return [int(one) for one in np.ravel(value)]
+    return [reshape(part_of(ravel(value), 0, i, i + 1), ()) for i in range(value.size)]
 
 
 def _rolled(x: Array, shift: Any, axis: int) -> Array:

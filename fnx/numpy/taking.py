@@ -283,7 +283,10 @@ def _others(places: Array, n: int) -> Array:
 def insert(
     arr: ArrayLike, obj: Any, values: ArrayLike, axis: int | None = None
 ) -> Array:
-    """The array with values put before known places of an axis.
+    """The array with values put before places of an axis, one or several.
+
+    The places may be traced: one that is out of range is then the nearest. Raises
+    `ShapeError` for values that do not fit.
 
     >>> insert(np.array([1, 3]), 1, 2).tolist()
     [1, 2, 3]
@@ -294,11 +297,12 @@ def insert(
     place = axis_index("insert", axis, x.ndim)
     n = x.shape[place]
     update = typed("insert", values, x.dtype, position=2)
-    chosen = np.arange(n)[obj] if isinstance(obj, slice) else _known_places(obj)
+    chosen = _places_of(obj, n)
     count = chosen.size
-    if chosen.ndim == 0:  # the values' first axis is the one that they are put along
-        shape = (1,) * (x.ndim - update.ndim) + update.shape
-        update = moveaxis(reshape(update, shape), 0, place)
+    if count == 1 and update.ndim <= x.ndim:  # there may be several values for one
+        update = reshape(update, (1,) * (x.ndim - update.ndim) + update.shape)
+        if not chosen.ndim:  # their first axis is the one that they are put along
+            update = moveaxis(update, 0, place)
         count = update.shape[place]
     shape = (*x.shape[:place], count, *x.shape[place + 1 :])
     sizes = zip(update.shape[::-1], shape[::-1], strict=False)
@@ -308,13 +312,37 @@ def insert(
             f"axis {place} of {x.type}"
         )
     update = broadcast(update, shape)
-    # The order in which NumPy puts places of old (0..n-1) and new elements (n..).
-    new = np.arange(n, n + count)
-    order = np.insert(np.arange(n), chosen if chosen.ndim else int(chosen), new)
-    joined = concatenate([x, update], place)
-    return take(
-        joined, from_numpy(order.astype(np.int32)), place, mode="promise_in_bounds"
-    )
+    if isinstance(chosen, Tracer):
+        joined = concatenate([update, x], place)
+        order = _order_of_inserted(chosen, count, n)
+    else:
+        # The order in which NumPy puts places of old (0..n-1) and new elements (n..).
+        new = np.arange(n, n + count)
+        known = np.insert(np.arange(n), chosen if chosen.ndim else int(chosen), new)
+        joined = concatenate([x, update], place)
+        order = from_numpy(known.astype(np.int32))
+    return take(joined, order, place, mode="promise_in_bounds")
+
+
+def _places_of(obj: Any, n: int) -> Any:
+    """Where `insert` puts elements: an array, which may be traced."""
+    if isinstance(obj, Tracer):
+        return obj
+    if isinstance(obj, slice):
+        return np.arange(n)[obj]
+    given = _known_places(obj)
+    return np.flatnonzero(given) if given.dtype == bool else given
+
+
+def _order_of_inserted(places: Array, count: int, n: int) -> Array:
+    """Where elements come from that stand at traced places: new ones, then old ones."""
+    inside = broadcast(ravel(cast(places, dtypes.int32)), (count,))
+    inside = select(lt(inside, 0), add(inside, n), inside)
+    inside = smaller(larger(inside, 0), n)
+    old = iota(shape=(n,), dtype=dtypes.int32, axis=0)
+    row = iota(shape=(count + n,), dtype=dtypes.int32, axis=0)
+    wanted = concatenate([inside, old])  # of equal ones the new element comes first
+    return sort(wanted, row, axis=0, num_keys=1, stable=True)[1]
 
 
 @becomes_native
