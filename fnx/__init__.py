@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         stages,
         testing,
         tree_util,
+        typing,
     )
     from fnx.api.callbacks import effects_barrier, io_callback, pure_callback
     from fnx.api.closures import closure_convert, custom_gradient
@@ -152,6 +153,7 @@ _LAZY_MODULES = (
     "stages",
     "testing",
     "tree_util",
+    "typing",
 )
 _LAZY_NAMES = {
     "fnx.api.callbacks": "effects_barrier io_callback pure_callback",
@@ -313,6 +315,7 @@ __all__ = [
     "testing",
     "tree",
     "tree_util",
+    "typing",
     "typeof",
     "value_and_grad",
     "vjp",

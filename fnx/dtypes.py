@@ -22,6 +22,15 @@ from fnx.errors import ArgumentError, DTypeError, OptionError
 
 DType = np.dtype[Any]
 
+
+class extended(np.generic):
+    """What elements are that are no numbers: keys. For `fnx.numpy.issubdtype`."""
+
+
+class prng_key(extended):
+    """What the elements of key arrays are: `issubdtype(key.dtype, prng_key)`."""
+
+
 bool_ = np.dtype(np.bool_)
 int8 = np.dtype(np.int8)
 int16 = np.dtype(np.int16)

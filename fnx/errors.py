@@ -156,6 +156,15 @@ class InternalError(FnxError, RuntimeError):
     """A broken invariant inside fnx: always a bug of fnx."""
 
 
+# What JAX calls them, for `except` clauses of ported programs.
+ConcretizationTypeError = TracerValueError
+TracerArrayConversionError = TracerValueError
+TracerBoolConversionError = TracerValueError
+TracerIntegerConversionError = TracerValueError
+NonConcreteBooleanIndexError = TracerValueError
+UnexpectedTracerError = LeakedTracerError
+
+
 def broken_pass(name: str, reason: str, before: object, after: object) -> InternalError:
     """The `InternalError` of a compiler pass, with the IR before and after it.
 

@@ -56,6 +56,7 @@ LAYERS: list[set[str]] = [
         "flatten_util",
         "dlpack",
         "checkify",
+        "typing",
     },
     {
         "optim",

@@ -5,3 +5,5 @@
 means, `simplify`, `check` and `printer` clean, verify and show it.
 Next on the walk: `fnx.transforms`, which rewrites programs.
 """
+
+from fnx.core.trace import Tracer as Tracer  # isinstance(x, fnx.core.Tracer)

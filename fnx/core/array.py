@@ -120,6 +120,11 @@ class Array:
     def __format__(self, spec: str) -> str:
         if spec and not self.type.shape:
             return format(self._numpy()[()], spec)
+        if spec and not spec.endswith("s") and spec[-1].isalpha():
+            raise TypeError(
+                f"the format {spec!r} is that of one number, this is {self.type}; for "
+                "all elements: fnx.numpy.printoptions(precision=...) or x.tolist()"
+            )
         return format(str(self), spec)
 
     def item(self, *index: int) -> Any:
@@ -129,6 +134,10 @@ class Array:
     def tolist(self) -> Any:
         """The elements as nested Python lists."""
         return self._numpy().tolist()
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The elements as bytes, row by row, or column by column for "F"."""
+        return self._numpy().tobytes(order)  # type: ignore[arg-type]
 
 
 def install(**members: Any) -> None:

@@ -113,6 +113,8 @@ newaxis = None
 def issubdtype(arg1: DTypeLike, arg2: Any) -> bool:
     """Whether a dtype is of a kind: `issubdtype(float32, floating)`; bfloat16 is one.
 
+    That of key arrays is of the kind `fnx.dtypes.prng_key`, and of no number's.
+
     >>> issubdtype(bfloat16, floating)
     True
     """
@@ -126,6 +128,9 @@ def issubdtype(arg1: DTypeLike, arg2: Any) -> bool:
 def _scalar_class(spec: Any) -> type:
     if isinstance(spec, type) and issubclass(spec, np.generic):
         return spec
+    kind = getattr(spec, "type", None)  # that of keys, which are no numbers
+    if isinstance(kind, type) and issubclass(kind, dtypes.extended):
+        return kind
     return dtypes.as_dtype(spec).type
 
 

@@ -114,7 +114,8 @@ def _noise(
         leaves, treedef = tree.flatten(floating(function, "updates", updates))
         count = next_count(state.count)
         deviation = fnp.sqrt(eta / count.astype("float32") ** gamma)
-        following, *keys = random.split(state.rng_key, len(leaves) + 1)
+        following, drawn = random.split(state.rng_key)
+        keys = random.split(drawn, len(leaves))
         noisy = [
             _with_noise(g, deviation, one) for g, one in zip(leaves, keys, strict=True)
         ]

@@ -41,6 +41,7 @@ class KeyDType:
 
     name = "key<fry>"
     itemsize = 8
+    type = dtypes.prng_key
 
     impl: str = IMPLEMENTATION
 

@@ -127,7 +127,9 @@ class ConcreteArray(Array):
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.type.weak else ""
         text = np.array2string(self._numpy(), separator=", ", prefix="Array(")
-        return f"Array({text}, dtype={self.type.dtype.name}{weak})"
+        # The shape of an array without elements does not show in its text.
+        empty = "" if self.size or self.ndim == 1 else f", shape={self.shape}"
+        return f"Array({text}{empty}, dtype={self.type.dtype.name}{weak})"
 
     def __str__(self) -> str:
         return str(self._numpy())

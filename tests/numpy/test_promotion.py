@@ -178,6 +178,10 @@ def test_dtype_objects():
     assert fnp.promote_types(float, "float32") == fnp.float32
     assert fnp.issubdtype(fnp.bfloat16, fnp.floating)
     assert not fnp.issubdtype(fnp.bfloat16, fnp.integer)
+    keys, prng_key = fnx.random.key(0).dtype, fnx.dtypes.prng_key
+    assert fnp.issubdtype(keys, prng_key) and fnp.issubdtype(keys, fnx.dtypes.extended)
+    assert not fnp.issubdtype(keys, fnp.number) and not fnp.issubdtype(keys, np.uint32)
+    assert not fnp.issubdtype("uint32", prng_key)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "uint64"])

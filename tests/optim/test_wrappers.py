@@ -310,6 +310,23 @@ def test_noise_shrinks_and_is_new_each_time():
             optim.add_noise(1.0, 1.0, **wrong)
 
 
+def test_noise_is_that_of_optax():
+    """Of `random.key`: the following key and that of all leaves, then one for each."""
+    noise = optim.add_noise(eta=4.0, gamma=1.0, key=3)
+    state = noise.init(PARAMS)
+    for step in range(2):
+        following, drawn = fnx.random.split(state.rng_key)
+        leaves, treedef = tree.flatten(GRADS)
+        keys = fnx.random.split(drawn, len(leaves))
+        wanted = [
+            g + 2 / (1 + step) ** 0.5 * fnx.random.normal(key, g.shape)
+            for g, key in zip(leaves, keys, strict=True)
+        ]
+        updates, state = noise.update(GRADS, state)
+        equal(updates, tree.unflatten(treedef, wanted))
+        assert np.array_equal(state.rng_key.words, following.words)
+
+
 def test_polyak_step():
     polyak = optim.polyak_sgd(max_learning_rate=10.0, f_min=1.0)
     params = fnp.array([3.0, 4.0])

@@ -72,6 +72,27 @@ def test_repr() -> None:
     )
     weak = wrap(np.float32(2.0), ArrayType((), np.dtype("f4"), True))
     assert repr(weak) == "Array(2., dtype=float32, weak_type=True)"
+    none = from_numpy(np.zeros((0, 3), "f4"))
+    assert repr(none) == "Array([], shape=(0, 3), dtype=float32)"
+    assert repr(from_numpy(np.zeros(0, "i4"))) == "Array([], dtype=int32)"
+
+
+def test_formats() -> None:
+    number, row = from_numpy(np.array(2.5, "f4")), from_numpy(np.array([1, 2], "i4"))
+    assert (
+        f"{number:.3f}|{number:>6}|{row:>8}|{row:^8s}"
+        == "2.500|   2.5|   [1 2]| [1 2]  "
+    )
+    with pytest.raises(
+        TypeError, match=r"'.2f' is that of one number, this is i32\[2\]"
+    ):
+        format(row, ".2f")
+
+
+def test_bytes() -> None:
+    x = np.arange(6, dtype="i2").reshape(2, 3)
+    assert from_numpy(x).tobytes() == x.tobytes()
+    assert from_numpy(x).tobytes("F") == x.tobytes("F")
 
 
 def test_python_conversions() -> None:
