@@ -8,6 +8,7 @@ never written into it. Next on the walk: `custom.py`.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 import types
@@ -126,17 +127,17 @@ class Jitted:
         """The function's result, by the program of this call's signature."""
         if disabled.get():
             return self._function(*args, **kwargs)
-        divided = self._options.divide(args, kwargs)
-        leaves, treedef = tree.flatten(divided[:2])
-        if any(isinstance(leaf, HasCell) for leaf in leaves):
-            return self._with_refs(args, kwargs)
-        key = self._key(divided, leaves, treedef)
         try:
-            entry = self._entries.get(key)
-        except TypeError:
-            check_hashable(self._asker, divided)
-            raise
-        try:
+            divided = self._options.divide(args, kwargs)
+            leaves, treedef = tree.flatten(divided[:2])
+            if any(isinstance(leaf, HasCell) for leaf in leaves):
+                return self._with_refs(args, kwargs)
+            key = self._key(divided, leaves, treedef)
+            try:
+                entry = self._entries.get(key)
+            except TypeError:
+                check_hashable(self._asker, divided)
+                raise
             if entry is None:
                 crossing = self._crossings.get(key)
                 if crossing is None:
@@ -205,12 +206,11 @@ class Jitted:
 
     def _array(self, divided: Divided, leaf: Any, index: int) -> Array:
         fix = "name it in static_argnames if it is an option of the function"
-        try:
+        with contextlib.suppress(errors.FnxError):
             return as_array(leaf, self._asker, "", fix)
-        except errors.FnxError:
-            # Again, for the name, which costs more than the conversion of many leaves.
-            name = call_names(self._function, *divided.shown())[index]
-            return as_array(leaf, self._asker, name, fix)
+        # Again, for the name, which costs more than the conversion of many leaves.
+        name = call_names(self._function, *divided.shown())[index]
+        return as_array(leaf, self._asker, name, fix)
 
     @property
     def _asker(self) -> str:

@@ -111,6 +111,12 @@ class Stage:
         """The shapes and dtypes of the result."""
         return structs(self.entry.out_tree, self.entry.program.output_types)
 
+    def _shown(self, kind: str) -> str:
+        """The function in a line: `as_text` has what is long."""
+        names, types = self.entry.signature.names, self.entry.signature.types
+        takes = ", ".join([f"{n}: {t}" for n, t in zip(names, types, strict=True)])
+        return f"<{kind} {self.fun_name}({takes})>"
+
     def _text(self, stage: str, debug_info: bool) -> str:
         """The program at a stage."""
         program = self.entry.program
@@ -138,6 +144,9 @@ class Stage:
 class Staged(Stage):
     """A jitted function traced for one signature: what `jit(f).trace(...)` gives."""
 
+    def __repr__(self) -> str:
+        return self._shown("traced")
+
     def lower(self) -> Lowered:
         """The program for the compiler."""
         return Lowered(self.entry)
@@ -146,6 +155,9 @@ class Staged(Stage):
 @record
 class Lowered(Stage):
     """A traced function and its compiled forms: what `jit(f).lower(...)` gives."""
+
+    def __repr__(self) -> str:
+        return self._shown("lowered")
 
     def as_text(self, stage: str = "program", *, debug_info: bool = False) -> str:
         """The program at a stage: "program", "plan", "kernel", or as it is printed.
@@ -189,6 +201,9 @@ class Lowered(Stage):
 @record
 class Compiled(Stage):
     """A function compiled for one signature; called with its dynamic arguments."""
+
+    def __repr__(self) -> str:
+        return self._shown("compiled")
 
     def as_text(self, stage: str = "plan", *, debug_info: bool = False) -> str:
         """What was compiled, at a stage; as `Lowered.as_text`."""

@@ -258,8 +258,24 @@ BAD = {
 }
 
 
+def test_stages_show_themselves_in_a_line():
+    traced = fnx.jit(lambda x, p: x * p["b"]).trace(X, {"b": 2.0})
+    shown = f"<lambda>(x: {fnx.typeof(X)}, p['b']: f32[]*)>"
+    assert repr(traced) == "<traced " + shown
+    assert repr(traced.lower()) == "<lowered " + shown
+    assert repr(traced.lower().compile()) == "<compiled " + shown
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_errors_say_what_why_and_what_to_do(name):
     call, error, match = BAD[name]
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("leaf", ["text", np.array([None]), object()])
+def test_an_argument_that_is_no_array_is_one_error_at_the_users_line(leaf):
+    with pytest.raises(errors.FnxError, match=r"x\['a'\]") as found:
+        fnx.jit(lambda x: x)({"a": leaf})
+    assert found.value.__context__ is None or found.value.__suppress_context__
+    assert {entry.path.name for entry in found.traceback} == {"test_jit.py"}
