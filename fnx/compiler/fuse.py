@@ -40,6 +40,7 @@ from fnx.compiler.reading import (
     alignment,
     is_fusible,
     is_narrow,
+    is_small_part,
     own_cost,
     product_of,
     rank,
@@ -313,6 +314,9 @@ class _Fuser:
             return True
         cost = self.cost[number]
         if cost > _CHEAP_ONCE and self._read_again(uses, None):
+            return False
+        parts = (is_small_part(self.eqns[use.eqn], use.position) for use in uses)
+        if cost == REDUCTION and any(parts):
             return False
         if _CHEAP < cost <= _CHEAP_ONCE and any(
             self._read_again(self._uses_in(home, uses), home) for home in homes

@@ -17,6 +17,8 @@ from fnx.sizes import usual
 SIMPLE, DIVISION, FUNCTION, REDUCTION = 1, 5, 12, 100
 # A value is narrow beside another one that has at least so many times its elements.
 _NARROW = 8
+# At so many indices a fold may be computed for nothing: a kernel of its own costs more.
+_IDLE = 64
 
 
 LEAST_ROWS = 2**20
@@ -71,6 +73,16 @@ def repeats(eqn: Eqn, position: int) -> bool:
         return eqn.primitive.reads == "many"
     along, _, _, wanted = reading
     return not set(along) >= set(wanted)
+
+
+def is_small_part(eqn: Eqn, position: int) -> bool:
+    """Whether most of the output is other operands', as of a concatenation.
+
+    A kernel computes all operands at every index, and chooses.
+    """
+    size = usual(eqn.inputs[position].type.size)
+    idle = usual(eqn.outputs[0].type.size) - size
+    return bool(idle > max(size, _IDLE)) and not repeats(eqn, position)
 
 
 def _reading(eqn: Eqn, position: int) -> tuple[list[int], bool, bool, list[int]] | None:

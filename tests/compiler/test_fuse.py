@@ -153,6 +153,20 @@ def test_a_product_reads_views_and_transposes_in_place() -> None:
     assert kinds(plan) == ["matmul"]
 
 
+def test_a_fold_is_computed_for_its_part_of_an_array_alone() -> None:
+    def function(w: Any, x: Any, y: Any) -> Any:
+        return np_.concatenate([np_.tanh(w @ x), 2.0 * y, (x * x).sum(keepdims=True)])
+
+    plan = planned(function, data(3, 7), data(7), data(200))
+    assert kinds(plan) == ["kernel"] * 3
+    *_, last = plan.steps
+    assert isinstance(last, KernelStep)
+    loops = [s for s in last.kernel.body if isinstance(s, Loop)]
+    assert not any(isinstance(s, Loop) for loop in loops for s in loop.body)
+    # Where little is beside it, one kernel is quicker.
+    assert kinds(planned(function, data(3, 7), data(7), data(20))) == ["kernel"]
+
+
 def test_a_shifted_read_of_an_expensive_value_is_stored() -> None:
     def function(x: Any) -> Any:
         for _ in range(6):
