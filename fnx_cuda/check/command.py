@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import fnx
+from fnx_cuda.check.attentions import attentions
 from fnx_cuda.check.bandwidth import bandwidth, launch_cost, products
 from fnx_cuda.check.convolutions import convolutions
 from fnx_cuda.check.graphs import graphs
@@ -56,6 +57,7 @@ QUESTIONS: dict[str, Question] = {
         stacks,
         fourier,
         convolutions,
+        attentions,
         product_kernels,
         order,
         compiled_models,

@@ -2,7 +2,7 @@
 
 Three by three windows at the sizes of a ResNet, with a stride, with groups, and the
 two gradients; PyTorch has cuDNN. And layers, which cuBLASLt computes with their bias
-and activation where it is there. Next on the walk: `routines.py`.
+and activation where it is there. Next on the walk: `attentions.py`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 
 import fnx
 from fnx_cuda.check import command, report, worker
+from fnx_cuda.check.attentions import attentions
 from fnx_cuda.check.bandwidth import CASES, copied
 from fnx_cuda.check.convolutions import LAYERS, cases, convolutions
 from fnx_cuda.check.graphs import graphs
@@ -128,6 +129,14 @@ def test_convolutions_and_layers_are_right(gpus):
     rows = list(convolutions(setting))
     # Forward and two gradients each, and the layers.
     assert len(rows) == 3 * len(cases(small=True)) + len(LAYERS)
+    assert all(row.good and row.value > 0 for row in rows)
+
+
+@pytest.mark.cuda
+def test_attentions_are_right(gpus):
+    setting = Setting(gpus[0], fnx.devices("cpu")[0], small=True)
+    rows = list(attentions(setting))
+    assert len(rows) == 2
     assert all(row.good and row.value > 0 for row in rows)
 
 
