@@ -23,7 +23,7 @@ from fnx_cuda.backend import BACKEND
 from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.cudnn_graph import LIBRARY
 from tests import cuda_emulator as emulator
-from tests.cuda.attention_fake import FakeCudnn
+from tests.cuda.attention_fake import STAGES, FakeCudnn
 from tests.cuda.compare import on_cpu
 from tests.cuda.conftest import emulated
 from tests.cuda.library_fakes import later_on
@@ -283,6 +283,26 @@ def test_the_plan_shows_the_step(served, rng):
     assert len(steps) == 2
     assert "= attention(" in str(plan) and "= gradients of attention(" in str(plan)
     assert "t - 5 … t" in str(plan)
+
+
+def test_the_package_has_our_names():
+    """Where it is installed: what we say by name, it knows by that name."""
+    cudnn = pytest.importorskip("cudnn")
+    band = "attn_scale", "diagonal_alignment", "diagonal_band_left_bound"
+    names = (*band, "diagonal_band_right_bound", "q", "k", "v")
+    for name in (*names, "generate_stats"):
+        assert f" {name}: " in cudnn.pygraph.sdpa.__doc__
+    for name in (*names, "o", "dO", "stats", "use_deterministic_algorithm"):
+        assert f" {name}: " in cudnn.pygraph.sdpa_backward.__doc__
+    for name in ("io_data_type", "intermediate_data_type", "compute_data_type"):
+        assert f" {name}: " in cudnn.pygraph.__init__.__doc__
+    for name in (*STAGES, "execute", "get_workspace_size", "tensor"):
+        assert hasattr(cudnn.pygraph, name)
+    setters = "set_output", "set_dim", "set_stride", "set_data_type", "get_uid"
+    assert all(hasattr(cudnn.tensor, name) for name in setters)
+    assert {"HALF", "BFLOAT16", "FLOAT"} <= set(cudnn.data_type.__members__)
+    assert cudnn.heur_mode.A and cudnn.diagonal_alignment.TOP_LEFT is not None
+    assert issubclass(cudnn.cudnnGraphNotSupportedError, Exception)
 
 
 def test_a_package_that_is_forbidden_does_not_serve(served):
