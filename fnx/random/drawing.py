@@ -14,7 +14,6 @@ from typing import Any
 
 from fnx.api.jit import jit
 from fnx.core.array import Array
-from fnx.core.trace import Tracer
 from fnx.ops.shape import full
 from fnx.random.arguments import Shape, spread
 from fnx.random.keys import Words
@@ -27,12 +26,10 @@ def draw(
     shape: Shape,
     *fixed: Any,
 ) -> Any:
-    """`formula(words, *parameters, shape, *fixed)`; traced as it is, else compiled.
+    """`formula(words, *parameters, shape, *fixed)` as one compiled call.
 
     Parameters are operands beside arrays of the shape; what is `fixed` is hashable.
     """
-    if any(isinstance(x, Tracer) for x in (*words, *parameters)):
-        return formula(words, *parameters, shape, *fixed)
     arrays = [_array(x) for x in parameters]
     return _compiled(formula, words, arrays, (shape, *fixed))
 
