@@ -10,6 +10,7 @@ import numpy as np
 
 from fnx.cpu import emit, jit
 from fnx.cpu.grain import Share
+from fnx.cpu.pool import RUN
 from fnx.kernel.ir import Kernel, parallel_loops
 
 BACKWARDS = """
@@ -42,5 +43,5 @@ def run_in_chunks(kernel: Kernel, vectors: int, *arrays: np.ndarray) -> None:
     name = module.add(kernel, cuts)
     module.define(emit.exported("main", name, len(arrays)))
     code = jit.assemble(module.text())
-    library = jit.load(code, ["main"], {emit.RUN: pool.address("run")})
+    library = jit.load(code, ["main"], {RUN: pool.address("run")})
     library.function("main", len(arrays))(*[a.ctypes.data for a in arrays])
