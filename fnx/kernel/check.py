@@ -250,9 +250,11 @@ class _Checker:
             self.is_bool(store.mask)
 
     def keep(self, store: Store, loops: tuple[Loop, ...]) -> None:
-        """A local buffer keeps one value, plainly."""
-        plain = store.combine is None and store.mask is None
-        self.require(plain, f"{store.buffer.name} does not keep every element")
+        """A local buffer keeps one value, plainly; more may be combined with it."""
+        whole = store.mask is None and (not store.combine or store.buffer in self.kept)
+        self.require(whole, f"{store.buffer.name} does not keep every element")
+        if store.combine:
+            return
         if self.kernel.launches and store.buffer.role != "row":
             self.kept.setdefault(store.buffer, (store, loops))  # each a part of it
             return

@@ -1,10 +1,11 @@
-"""Sums down the columns of a matrix, in blocks of rows: two nests in place of one.
+"""Sums down the columns of a matrix, in blocks of rows: several nests in place of one.
 
 Going down one group of columns after the other uses a few bytes of each row at a time,
 and leaves threads nothing to share where a row is short. So the first nest takes some
-rows together and keeps the sums of their columns in a local buffer, which the second
-nest adds up. Receives a nest, gives the nests that run in its place, one after the
-other; next on the walk: `schedule.py`.
+rows together and keeps the sums of their columns in a local buffer, which the last nest
+adds up. Of long rows it takes a few, which memory gives side by side, and a nest in
+between adds those of the other groups of a block. Receives a nest, gives the nests that
+run in its place, one after the other; next on the walk: `schedule.py`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,23 @@ from fnx.kernel.loops import Nest, section
 from fnx.kernel.table import ExprTable
 from fnx.sizes import Size, lesser, usual
 
+_MEET = ("add", "mul", "max", "min")
+"""How stores combine a value with what is there."""
+
 LEAST = 1 << 16
 """Fewer elements than this are summed as they come."""
 
 ROWS = 16
 """The least number of rows of a block."""
 
-BLOCKS = 8, 256
+BLOCKS = 4, 256
 """The least and the largest number of blocks: enough for threads to share."""
+
+GROUP = 8
+"""The rows that are read side by side: the processor foresees so many streams."""
+
+SHORT = 1024
+"""The bytes of a row of which a whole block is read side by side."""
 
 FEW = 16
 """So many blocks have rows whose number is known when they are summed: it may be
@@ -107,7 +117,23 @@ class _Columns:
         block = table.loop((rows.tag, "rows", self.size), self.blocks)
         assert isinstance(block, LoopIndex)
         self.block = block
-        self.stores: list[Store] = []
+        self.stores: list[Store] = []  # of a block's first rows
+        self.more: list[Store] = []  # of its other groups of rows, which are added
+        self.group = self._groups()
+
+    def _groups(self) -> IndexExpr | None:
+        """The groups of a block but for the first; none where rows are not grouped."""
+        folds = self.nest.folds
+        if isinstance(self.size, Size) or self.size % GROUP:
+            return None
+        if any(fold.combine not in _MEET for fold in folds):
+            return None
+        (rows,) = folds[0].indices
+        width = prod(index.extent for index in self.nest.domain)
+        if width * max(b.dtype.itemsize for f in folds for b in f.bodies) <= SHORT:
+            return None
+        count = self.size // GROUP - 1
+        return self.table.loop((rows.tag, "group", count), count) if count else None
 
     def nests(self) -> tuple[Nest, ...]:
         """The nest that keeps the sums of blocks, and the one that uses them."""
@@ -120,14 +146,16 @@ class _Columns:
                 done[expr] = expr
             else:
                 done[expr] = self.table.rebuilt(expr, children)
-        second = self.nest.mapped(self.nest.domain, done)
-        return Nest((self.block, *self.nest.domain), tuple(self.stores)), second
+        nests = [Nest((self.block, *self.nest.domain), tuple(self.stores))]
+        if self.group is not None:
+            groups = (self.group,) if isinstance(self.group, LoopIndex) else ()
+            over = (self.block, *groups, *self.nest.domain)
+            nests.append(Nest(over, tuple(self.more)))
+        return *nests, self.nest.mapped(self.nest.domain, done)
 
     def total(self, fold: Fold, number: int) -> Expr:
         """One value of a fold: of all blocks, and of the rows that remain."""
-        start = self.block * self.size
-        whole = section(self.table, fold, start, self.size, "row")[number]
-        kept = self.table.load(*self.keep(whole), None)
+        kept = self.table.load(*self.keep(fold, number), None)
         total = self.table.part(
             self.table.fold(fold.combine, (self.block,), (kept,)), 0
         )
@@ -137,14 +165,22 @@ class _Columns:
         remainder = section(self.table, fold, start, self.rest, "row")[number]
         return self.table.op(fold.combine, (total, remainder), total.dtype)
 
-    def keep(self, value: Expr) -> tuple[Buffer, IndexExpr]:
-        """Have the first nest store a value; gives where."""
+    def keep(self, fold: Fold, number: int) -> tuple[Buffer, IndexExpr]:
+        """Have the first nests store a value of all blocks; gives where."""
+        start, size = self.block * self.size, self.size
+        if self.group is not None:
+            size = GROUP
+        value = section(self.table, fold, start, size, "row")[number]
         index = (self.block, *self.nest.domain)
         extents = [loop.extent for loop in index]
         buffer = self.local.sums(value.dtype, prod(extents))
         offset = linear_offset(index, extents)
         assert isinstance(offset, IndexExpr)
         self.stores.append(Store(buffer, offset, value))
+        if self.group is not None:
+            start += (self.group + 1) * GROUP
+            more = section(self.table, fold, start, GROUP, "row")[number]
+            self.more.append(Store(buffer, offset, more, fold.combine))
         return buffer, offset
 
 
@@ -164,7 +200,11 @@ def _cut(
 
 
 def _even(rows: int, blocks: int) -> int:
-    """How many rows a block has: a divisor if one is near, else as many as it takes."""
-    least = -(-rows // blocks)
-    divisors = (size for size in range(least, 2 * least) if rows % size == 0)
-    return next(divisors, least)
+    """How many rows a block has: a divisor if one is near, else as many as it takes.
+
+    They are whole groups, where blocks are as long; there are two blocks at least.
+    """
+    step = GROUP if rows // blocks >= GROUP else 1
+    least = -(-rows // (blocks * step)) * step
+    divisors = (n for n in range(least, 2 * least, step) if rows % n == 0)
+    return min(next(divisors, least), rows // 2)

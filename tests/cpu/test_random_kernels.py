@@ -225,6 +225,8 @@ def test_random_kernels(seed, monkeypatch):
         monkeypatch.setattr(columns, "LEAST", 1)
         monkeypatch.setattr(columns, "ROWS", 2)
         monkeypatch.setattr(columns, "BLOCKS", (2, 5))
+        monkeypatch.setattr(columns, "GROUP", 1 + seed % 3)
+        monkeypatch.setattr(columns, "SHORT", 0)
     if seed % 3:  # as if everything were costly
         monkeypatch.setattr(keep, "WORTH", 0.0)
     maker = Maker(seed)

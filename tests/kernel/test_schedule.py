@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -225,6 +226,32 @@ def test_long_column_sums_take_some_rows_together():
     assert parallel_loops(kernel) == (first, second)
     with pytest.raises(InternalError, match="nothing is kept in sums0"):
         check_kernel(Kernel("second", kernel.buffers, (second,), kernel.locals))
+
+
+def test_sums_down_long_columns_read_a_few_rows_side_by_side():
+    kernel = column_sum(1024, 1024)
+    assert skeleton(kernel) == [
+        "32 by 1",
+        "  1024 by 64",
+        "    8 by 1 add",
+        "  3 by 1",
+        "    1024 by 64",
+        "      8 by 1 add",
+        "1024 by 64",
+        "  32 by 1 add",
+    ]
+    assert parallel_loops(kernel) == kernel.body
+
+
+def test_what_is_added_to_has_been_kept():
+    kernel = column_sum(1024, 1024)
+    blocks = kernel.body[0]
+    assert isinstance(blocks, Loop)
+    inner = [stmt for stmt in blocks.body if isinstance(stmt, Loop)]
+    body = tuple(stmt for stmt in blocks.body if stmt is not inner[0])
+    changed = replace(kernel, body=(replace(blocks, body=body), *kernel.body[1:]))
+    with pytest.raises(InternalError, match="sums0 does not keep every element"):
+        check_kernel(changed)
 
 
 def test_sums_of_any_number_of_rows_have_lanes_over_whole_rows():
