@@ -48,102 +48,7 @@ differs:
 """
 
 
-def check(site: Site) -> str:
-    """Goes through the rows of checks; false at the first that does not hold.
-
-    Arrays are held (a reference each) as soon as they are found, so that neither
-    `delete` nor another thread can take their memory away during the call.
-    """
-    return f"""
-define internal i1 @check(ptr %table, ptr %frame) {{
-entry:
-  %overflow.at = alloca i32
-  {head("%first", Word.CHECKS, "ptr")}
-  {head("%end", Word.OUTPUTS, "ptr")}
-  br label %next
-next:
-  %row = phi ptr [ %first, %entry ], [ %after, %holds ]
-  %done = icmp eq ptr %row, %end
-  br i1 %done, label %all, label %one
-one:
-  {field("%op", "@")}
-  {field("%a", "a")}
-  {frame("%x", "%a", "ptr")}
-  {field("%b", "b", "ptr")}
-  {switch(Check)}
-holds:
-  %after = getelementptr i64, ptr %row, i64 {ROW_WORDS}
-  br label %next
-all:
-  ret i1 true
-unknown:
-  br label %differs
-differs:
-  ret i1 false
-
-load:  ; frame a = the object b
-  store ptr %b, ptr %x.at
-  br label %holds
-
-same:  ; frame a is the object b
-  %is.same = icmp eq ptr %x, %b
-  br i1 %is.same, label %holds, label %differs
-
-array:  ; frame a is an array of type b; its memory is frame c, what holds it frame d
-  {at("%array.class", "%x", layout.TYPE)}
-  %is.array = icmp eq ptr %array.class, {address(site.array)}
-  br i1 %is.array, label %array.type, label %differs
-array.type:
-  {at("%of.type", "%x", site.array_type)}
-  %is.type = icmp eq ptr %of.type, %b
-  br i1 %is.type, label %array.hold, label %differs
-array.hold:
-  {at("%held", "%x", site.array_data)}
-  br label %hold
-hold:
-  %owner = phi ptr [ %held, %array.hold ], [ %x, %numpy.hold ]
-  call void @Py_IncRef(ptr %owner)
-  {put("%holder", "d", "%owner")}
-  {at("%memory", "%owner", layout.DATA)}
-  {put("%pointer", "c", "%memory")}
-  br label %holds
-
-numpy:  ; frame a is a NumPy array of dtype b; c, d as before; e has rank and sizes
-  {at("%numpy.class", "%x", layout.TYPE)}
-  %is.numpy = icmp eq ptr %numpy.class, {address(layout.numpy_address("PyArray_Type"))}
-  br i1 %is.numpy, label %numpy.dtype, label %differs
-numpy.dtype:
-  {at("%dtype", "%x", layout.DESCR)}
-  %is.dtype = icmp eq ptr %dtype, %b
-  {at("%flags", "%x", layout.FLAGS, "i32")}
-  %usable = and i32 %flags, {layout.C_CONTIGUOUS | layout.ALIGNED}
-  %is.usable = icmp eq i32 %usable, {layout.C_CONTIGUOUS | layout.ALIGNED}
-  {field("%shape", "e", "ptr")}
-  %rank = load i64, ptr %shape
-  {at("%ndim", "%x", layout.NDIM, "i32")}
-  %ndim.wide = zext i32 %ndim to i64
-  %is.rank = icmp eq i64 %ndim.wide, %rank
-  %plain = and i1 %is.dtype, %is.usable
-  %numpy.fits = and i1 %plain, %is.rank
-  br i1 %numpy.fits, label %numpy.sizes, label %differs
-numpy.sizes:
-  {at("%dims", "%x", layout.DIMS)}
-  br label %numpy.next
-numpy.next:
-  %axis = phi i64 [ 0, %numpy.sizes ], [ %axis.next, %numpy.axis ]
-  %no.more = icmp eq i64 %axis, %rank
-  br i1 %no.more, label %numpy.hold, label %numpy.axis
-numpy.axis:
-  %axis.next = add i64 %axis, 1
-  %size.at = getelementptr i64, ptr %shape, i64 %axis.next
-  %size = load i64, ptr %size.at
-  %dim.at = getelementptr i64, ptr %dims, i64 %axis
-  %dim = load i64, ptr %dim.at
-  %is.size = icmp eq i64 %size, %dim
-  br i1 %is.size, label %numpy.next, label %differs
-numpy.hold:
-  br label %hold
-
+_SLICE = f"""\
 slice:  ; frame a is a slice; its start, stop and step go to the frame from c on
   {at("%slice.class", "%x", layout.TYPE)}
   %is.slice = icmp eq ptr %slice.class, {address(id(slice))}
@@ -156,6 +61,9 @@ slice.parts:
     ptr %slice.first.at, ptr %slice.from, i64 {3 * 8}, i1 false)
   br label %holds
 
+"""
+
+_INDEX = f"""\
 index:  ; frame a is an int in [-d, d); as far as it is from b (taken modulo d), so many
         ; times e bytes the pointer in frame c moves
   {at("%index.class", "%x", layout.TYPE)}
@@ -183,6 +91,9 @@ index.move:
   store ptr %moved.to, ptr %moved.at
   br label %holds
 
+"""
+
+_CONTAINERS = f"""\
 dict:  ; frame a is a dict with b entries
   {at("%dict.class", "%x", layout.TYPE)}
   %is.dict = icmp eq ptr %dict.class, {address(id(dict))}
@@ -250,6 +161,9 @@ element.put:
   %element.next = add i64 %element.n, 1
   br label %element
 
+"""
+
+_NUMBER = f"""\
 float32:
   br label %number
 float64:
@@ -272,7 +186,112 @@ number:  ; frame a is a Python number that fits, an integer one if it is in [d, 
   %is.number = call i1 @store_number(
     i64 %op, ptr %x, ptr %scratch.at, i64 %low, i64 %high)
   br i1 %is.number, label %holds, label %differs
-}}
+"""
+
+
+def _array(site: Site) -> str:
+    """The rows of fnx's own arrays, and of NumPy's."""
+    return f"""\
+array:  ; frame a is an array of type b; its memory is frame c, what holds it frame d
+  {at("%array.class", "%x", layout.TYPE)}
+  %is.array = icmp eq ptr %array.class, {address(site.array)}
+  br i1 %is.array, label %array.type, label %differs
+array.type:
+  {at("%of.type", "%x", site.array_type)}
+  %is.type = icmp eq ptr %of.type, %b
+  br i1 %is.type, label %array.hold, label %differs
+array.hold:
+  {at("%held", "%x", site.array_data)}
+  br label %hold
+hold:
+  %owner = phi ptr [ %held, %array.hold ], [ %x, %numpy.hold ]
+  call void @Py_IncRef(ptr %owner)
+  {put("%holder", "d", "%owner")}
+  {at("%memory", "%owner", layout.DATA)}
+  {put("%pointer", "c", "%memory")}
+  br label %holds
+
+numpy:  ; frame a is a NumPy array of dtype b; c, d as before; e has rank and sizes
+  {at("%numpy.class", "%x", layout.TYPE)}
+  %is.numpy = icmp eq ptr %numpy.class, {address(layout.numpy_address("PyArray_Type"))}
+  br i1 %is.numpy, label %numpy.dtype, label %differs
+numpy.dtype:
+  {at("%dtype", "%x", layout.DESCR)}
+  %is.dtype = icmp eq ptr %dtype, %b
+  {at("%flags", "%x", layout.FLAGS, "i32")}
+  %usable = and i32 %flags, {layout.C_CONTIGUOUS | layout.ALIGNED}
+  %is.usable = icmp eq i32 %usable, {layout.C_CONTIGUOUS | layout.ALIGNED}
+  {field("%shape", "e", "ptr")}
+  %rank = load i64, ptr %shape
+  {at("%ndim", "%x", layout.NDIM, "i32")}
+  %ndim.wide = zext i32 %ndim to i64
+  %is.rank = icmp eq i64 %ndim.wide, %rank
+  %plain = and i1 %is.dtype, %is.usable
+  %numpy.fits = and i1 %plain, %is.rank
+  br i1 %numpy.fits, label %numpy.sizes, label %differs
+numpy.sizes:
+  {at("%dims", "%x", layout.DIMS)}
+  br label %numpy.next
+numpy.next:
+  %axis = phi i64 [ 0, %numpy.sizes ], [ %axis.next, %numpy.axis ]
+  %no.more = icmp eq i64 %axis, %rank
+  br i1 %no.more, label %numpy.hold, label %numpy.axis
+numpy.axis:
+  %axis.next = add i64 %axis, 1
+  %size.at = getelementptr i64, ptr %shape, i64 %axis.next
+  %size = load i64, ptr %size.at
+  %dim.at = getelementptr i64, ptr %dims, i64 %axis
+  %dim = load i64, ptr %dim.at
+  %is.size = icmp eq i64 %size, %dim
+  br i1 %is.size, label %numpy.next, label %differs
+numpy.hold:
+  br label %hold
+
+"""
+
+
+def check(site: Site) -> str:
+    """Goes through the rows of checks; false at the first that does not hold.
+
+    Arrays are held (a reference each) as soon as they are found, so that neither
+    `delete` nor another thread can take their memory away during the call.
+    """
+    return f"""
+define internal i1 @check(ptr %table, ptr %frame) {{
+entry:
+  %overflow.at = alloca i32
+  {head("%first", Word.CHECKS, "ptr")}
+  {head("%end", Word.OUTPUTS, "ptr")}
+  br label %next
+next:
+  %row = phi ptr [ %first, %entry ], [ %after, %holds ]
+  %done = icmp eq ptr %row, %end
+  br i1 %done, label %all, label %one
+one:
+  {field("%op", "@")}
+  {field("%a", "a")}
+  {frame("%x", "%a", "ptr")}
+  {field("%b", "b", "ptr")}
+  {switch(Check)}
+holds:
+  %after = getelementptr i64, ptr %row, i64 {ROW_WORDS}
+  br label %next
+all:
+  ret i1 true
+unknown:
+  br label %differs
+differs:
+  ret i1 false
+
+load:  ; frame a = the object b
+  store ptr %b, ptr %x.at
+  br label %holds
+
+same:  ; frame a is the object b
+  %is.same = icmp eq ptr %x, %b
+  br i1 %is.same, label %holds, label %differs
+
+{_array(site)}{_SLICE}{_INDEX}{_CONTAINERS}{_NUMBER}}}
 """
 
 

@@ -17,6 +17,70 @@ from fnx.cpu.entry.rows import (
     switch,
 )
 
+_ARRAYS = f"""\
+array:  ; an array of type b around the NumPy array in frame a
+  {frame("%held", "%a", "ptr")}
+  call void @Py_IncRef(ptr %held)
+  %array.value = call ptr @wrap(ptr %held, ptr %b)
+  br label %push
+
+constant:  ; an array of type b around the NumPy array c
+  {field("%fixed", "c", "ptr")}
+  call void @Py_IncRef(ptr %fixed)
+  %constant.value = call ptr @wrap(ptr %fixed, ptr %b)
+  br label %push
+
+data:  ; the NumPy array in frame a itself
+  {frame("%data.value", "%a", "ptr")}
+  call void @Py_IncRef(ptr %data.value)
+  br label %push
+
+argument:  ; the object in frame a
+  {frame("%argument.value", "%a", "ptr")}
+  call void @Py_IncRef(ptr %argument.value)
+  br label %push
+
+view:  ; an array of type b on the memory of the array in frame a, from its pointer on;
+       ; c dtype, d rank, e points to how many bytes further, and the sizes
+  {frame("%base", "%a", "ptr")}
+  {head("%held.first", Word.HELD)}
+  {head("%pointers.first", Word.POINTERS)}
+  %base.number = sub i64 %a, %held.first
+  %start.n = add i64 %pointers.first, %base.number
+  {frame("%start", "%start.n", "ptr")}
+  {field("%dtype", "c", "ptr")}
+  {field("%rank", "d")}
+  {field("%place.sizes", "e", "ptr")}
+  %view.value = call ptr @view(
+    ptr %base, ptr %start, ptr %b, ptr %dtype, i64 %rank, ptr %place.sizes)
+  br label %push
+
+"""
+
+_OBJECTS = """\
+object:  ; the object b
+  call void @Py_IncRef(ptr %b)
+  br label %push
+
+dict:  ; a dict of the topmost a values, with the keys at b
+  %dict.value = call ptr @new_dict(ptr %operands, i64 %a, ptr %b)
+  br label %push
+
+list:  ; a list of the topmost a values
+  %list.value = call ptr @new_list(ptr %operands, i64 %a)
+  br label %push
+
+tuple:  ; a tuple of the topmost a values
+  %tuple.value = call ptr @new_tuple(ptr %operands, i64 %a)
+  br label %push
+
+call:  ; b called with the topmost a values
+  %called.value = call ptr @PyObject_Vectorcall(
+    ptr %b, ptr %operands, i64 %a, ptr null)
+  call void @drop(ptr %operands, i64 %a)
+  br label %push
+"""
+
 
 def build() -> str:
     """Builds the result on the stack; null, with an error set, if something fails."""
@@ -68,65 +132,7 @@ failed:
   call void @drop(ptr %stack.at, i64 %left)
   ret ptr null
 
-array:  ; an array of type b around the NumPy array in frame a
-  {frame("%held", "%a", "ptr")}
-  call void @Py_IncRef(ptr %held)
-  %array.value = call ptr @wrap(ptr %held, ptr %b)
-  br label %push
-
-constant:  ; an array of type b around the NumPy array c
-  {field("%fixed", "c", "ptr")}
-  call void @Py_IncRef(ptr %fixed)
-  %constant.value = call ptr @wrap(ptr %fixed, ptr %b)
-  br label %push
-
-data:  ; the NumPy array in frame a itself
-  {frame("%data.value", "%a", "ptr")}
-  call void @Py_IncRef(ptr %data.value)
-  br label %push
-
-argument:  ; the object in frame a
-  {frame("%argument.value", "%a", "ptr")}
-  call void @Py_IncRef(ptr %argument.value)
-  br label %push
-
-view:  ; an array of type b on the memory of the array in frame a, from its pointer on;
-       ; c dtype, d rank, e points to how many bytes further, and the sizes
-  {frame("%base", "%a", "ptr")}
-  {head("%held.first", Word.HELD)}
-  {head("%pointers.first", Word.POINTERS)}
-  %base.number = sub i64 %a, %held.first
-  %start.n = add i64 %pointers.first, %base.number
-  {frame("%start", "%start.n", "ptr")}
-  {field("%dtype", "c", "ptr")}
-  {field("%rank", "d")}
-  {field("%place.sizes", "e", "ptr")}
-  %view.value = call ptr @view(
-    ptr %base, ptr %start, ptr %b, ptr %dtype, i64 %rank, ptr %place.sizes)
-  br label %push
-
-object:  ; the object b
-  call void @Py_IncRef(ptr %b)
-  br label %push
-
-dict:  ; a dict of the topmost a values, with the keys at b
-  %dict.value = call ptr @new_dict(ptr %operands, i64 %a, ptr %b)
-  br label %push
-
-list:  ; a list of the topmost a values
-  %list.value = call ptr @new_list(ptr %operands, i64 %a)
-  br label %push
-
-tuple:  ; a tuple of the topmost a values
-  %tuple.value = call ptr @new_tuple(ptr %operands, i64 %a)
-  br label %push
-
-call:  ; b called with the topmost a values
-  %called.value = call ptr @PyObject_Vectorcall(
-    ptr %b, ptr %operands, i64 %a, ptr null)
-  call void @drop(ptr %operands, i64 %a)
-  br label %push
-}}
+{_ARRAYS}{_OBJECTS}}}
 """
 
 
