@@ -89,6 +89,7 @@ def fft_text(lanes: Lanes) -> str:
         _table_text(),
         _passes_text(lanes),
         _block_text(lanes),
+        _memory_text(lanes),
         _blocks_text(lanes),
         *reals_text(lanes),
         _lines_text(lanes),
@@ -291,7 +292,14 @@ turned.out:
   %coarse.here = getelementptr i8, ptr %coarse, i64 %coarse.to
   call void @give_turned_rows({target}, {found}, ptr %fine, ptr %coarse.here)
   ret void
-}}
+}}""",
+        ]
+    )
+
+
+def _memory_text(lanes: Lanes) -> str:
+    """Memory for the blocks of a call."""
+    return f"""\
 ; The bytes of a block; squares may be longer than the lines.
 define internal i64 @room(i64 %length) {{
   %rows = add i64 %length, {lanes.count}
@@ -314,9 +322,7 @@ define internal ptr @aligned(ptr %memory) {{
   %even = and i64 %over, -64
   %address = inttoptr i64 %even to ptr
   ret ptr %address
-}}""",
-        ]
-    )
+}}"""
 
 
 def _blocks_text(lanes: Lanes) -> str:
