@@ -206,18 +206,18 @@ class Matmul:
         if form.epilogue.has_bias:
             self._description.set(Desc.BIAS_POINTER, ctypes.c_uint64(VECTOR))
 
-    def candidates(self, count: int = CANDIDATES) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
         """Algorithms for the form, the one that the library prefers first."""
         form = self.form
         alignments = form.y.alignment, form.x.alignment, form.out.alignment
         preference = api.preference(WORKSPACE, alignments)
-        found, number = (api.Found * count)(), ctypes.c_int()
+        found, number = (api.Found * CANDIDATES)(), ctypes.c_int()
         api.LIBRARY.call(
             "cublasLtMatmulAlgoGetHeuristic",
             api.handle(self.device),
             *self._descriptors(),
             preference.pointer,
-            count,
+            CANDIDATES,
             ctypes.byref(found),
             ctypes.byref(number),
         )

@@ -78,15 +78,6 @@ class _Pair:
         return self.values.index(self.made)
 
 
-@record
-class _Mask:
-    """Bits in the place of a layer's product, and the kernels around them."""
-
-    bits: Value
-    make: Draft
-    use: Draft
-
-
 class _Joining:
     """The drafts, of which joined ones leave gaps, and who reads their values."""
 

@@ -10,7 +10,7 @@ Next on the walk: `fnx/cpu/entry/watch.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,18 @@ from fnx.runtime import eager
 from fnx.runtime.array import ConcreteArray
 
 Applied = tuple[Any, Mapping[str, Any]]
+
+
+class Watcher(Protocol):
+    """What a replay is given for the values between two operations."""
+
+    def settle(self, value: Any) -> Any:
+        """A result of an operation, contiguous, as an operand of the next ones."""
+        ...
+
+    def constant(self, value: np.ndarray[Any, Any]) -> Any:
+        """An array of the function's own, as an operand."""
+        ...
 
 
 @record
@@ -63,7 +75,7 @@ class Replay:
         """
         return _Maker(program, arrays, values).made(log)
 
-    def run(self, watcher: Any, *arrays: Any) -> list[Any]:
+    def run(self, watcher: Watcher, *arrays: Any) -> list[Any]:
         """The results; what lies between two operations goes through `settle`."""
         settle = watcher.settle
         known = [*arrays, *map(settle, self.literals)]

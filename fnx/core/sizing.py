@@ -7,7 +7,7 @@ integer does; gives the same with integers. Next on the walk: `fnx.transforms.si
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fnx.core.types import ArrayType
@@ -17,43 +17,27 @@ Sizes = Mapping[Symbol, int]
 
 
 def at_sizes(thing: Any, sizes: Sizes) -> Any:
-    """The same thing with the values of its formulas."""
-    return _mapped(thing, lambda size: size.at(sizes))
-
-
-def has_sizes(thing: Any) -> bool:
-    """Whether there is a formula in it."""
-    found: list[Size] = []
-
-    def note(size: Size) -> Size:
-        found.append(size)
-        return size
-
-    _mapped(thing, note)
-    return bool(found)
-
-
-def _mapped(thing: Any, change: Callable[[Size], Any]) -> Any:
+    """The same thing with the values of its formulas; the thing itself without any."""
     match thing:
         case Size():
-            return change(thing)
+            return thing.at(sizes)
         case int() | str() | float() | None:
             return thing
         case ArrayType():
-            shape = _mapped(thing.shape, change)
+            shape = at_sizes(thing.shape, sizes)
             return thing if shape is thing.shape else thing.with_shape(shape)
         case tuple():
-            items = [_mapped(item, change) for item in thing]
+            items = [at_sizes(item, sizes) for item in thing]
             if all(a is b for a, b in zip(items, thing, strict=True)):
                 return thing
             return type(thing)(*items) if hasattr(thing, "_fields") else tuple(items)
         case Mapping():
-            return {name: _mapped(item, change) for name, item in thing.items()}
+            return {name: at_sizes(item, sizes) for name, item in thing.items()}
     if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
         return thing
     names = [field.name for field in dataclasses.fields(thing)]
     fields = {name: getattr(thing, name) for name in names}
-    changed = {name: _mapped(item, change) for name, item in fields.items()}
+    changed = {name: at_sizes(item, sizes) for name, item in fields.items()}
     if all(changed[name] is item for name, item in fields.items()):
         return thing
     return dataclasses.replace(thing, **changed)

@@ -193,16 +193,9 @@ def at_most(x: Value, high: float) -> Value:
     return select(x > high, high, x)
 
 
-def polynomial(
-    x: Value, coefficients: Coefficients, last: float | None = None
-) -> Value:
-    """The polynomial with these coefficients, lowest power first, by Horner's rule.
-
-    `last`, if given, is one more coefficient, below the lowest.
-    """
-    low_first = list(coefficients[x.dtype])
-    if last is not None:
-        low_first.insert(0, last)
+def polynomial(x: Value, coefficients: Coefficients) -> Value:
+    """The polynomial with these coefficients, lowest power first, by Horner's rule."""
+    low_first = coefficients[x.dtype]
     result = x.like(low_first[-1])
     for coefficient in reversed(low_first[:-1]):
         result = fma(result, x, coefficient)

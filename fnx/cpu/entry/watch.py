@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Never, Protocol
+from typing import Any, Never
 
 import numpy as np
 
@@ -43,18 +43,6 @@ _MOST_SINGLE = 4096
 
 class Unwatched(Exception):
     """The function does something that is no step."""
-
-
-class Watcher(Protocol):
-    """What a watched function is given for its values between two operations."""
-
-    def settle(self, value: Any) -> Any:
-        """A result of an operation, contiguous, as an operand of the next ones."""
-        ...
-
-    def constant(self, value: Array) -> Any:
-        """An array of the function's own, as an operand."""
-        ...
 
 
 @dataclass(slots=True)
