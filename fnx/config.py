@@ -343,7 +343,11 @@ config = Config()
 
 
 for_any_size: ContextVar[bool] = ContextVar("fnx_for_any_size", default=False)
-"""Whether what is traced is to be one program for many sizes of its arrays."""
+"""Whether what is traced is to be one program for many sizes of its arrays.
+
+Then nothing may depend on whether a number that follows from a size is an integer, as
+the place of a quantile is at some sizes alone (`fnx/numpy/quantiles.py`).
+"""
 
 
 def traced_options() -> tuple[Any, ...]:
