@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,7 +40,9 @@ from fnx.runtime import array as making
 from fnx.runtime.array import ConcreteArray
 from fnx.runtime.device import CPU, Device, defaulting, named, others, placed
 from fnx.runtime.device_array import beside, made_at, on_default, put, taken
-from fnx.runtime.sharding import PartitionSpec, Sharding
+
+if TYPE_CHECKING:
+    from fnx.runtime.sharding import Sharding
 
 # ---------------------------------------------------------------- from values
 
@@ -198,11 +200,13 @@ def made_on(
     `ArgumentError` for what is no device, and while tracing (but for shardings, which
     are constraints there).
     """
-    if isinstance(device, Sharding | PartitionSpec):
+    if not isinstance(device, Device):
         # lazy: few have several devices
         from fnx.api.device import device_put  # lazy: see above
+        from fnx.runtime.sharding import PartitionSpec, Sharding  # lazy: see above
 
-        return device_put(make(), device)
+        if isinstance(device, Sharding | PartitionSpec):
+            return device_put(make(), device)
     where = named(device, function, names=False)
     if tracing():
         raise errors.ArgumentError(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,7 +36,9 @@ from fnx.numpy.ufuncs import divide, multiply
 from fnx.ops import fft as ffts
 from fnx.ops.pieces import pad
 from fnx.runtime.device import Device
-from fnx.runtime.sharding import Sharding
+
+if TYPE_CHECKING:
+    from fnx.runtime.sharding import Sharding
 
 Shape = Sequence[int]
 

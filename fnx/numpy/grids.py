@@ -7,7 +7,7 @@ Next on the walk: `ufuncs.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,9 @@ from fnx.ops.pieces import concatenate, pad, part_of
 from fnx.ops.shape import broadcast_in_dim, iota, permute, reshape
 from fnx.runtime.device import Device
 from fnx.runtime.device_array import beside
-from fnx.runtime.sharding import Sharding
+
+if TYPE_CHECKING:
+    from fnx.runtime.sharding import Sharding
 
 # ---------------------------------------------------------------- evenly spaced
 
