@@ -18,6 +18,7 @@ import fnx.numpy as np_
 from fnx import dtypes, lax
 from fnx.api.loops import map_locally
 from fnx.api.remat import checkpoint
+from fnx.config import for_any_size
 from fnx.core.array import Array
 from fnx.core.attended import Attended
 from fnx.nn.normalizing import logsumexp, softmax
@@ -31,12 +32,12 @@ SEGMENTS = 8
 segments, each with the keys that it sees."""
 
 
-def pays(queries: Any, keys: Any, attended: Attended) -> bool:
+def pays(queries: int, keys: int, attended: Attended) -> bool:
     """Whether so many queries are worth blocks, and see keys each.
 
-    Sizes that are known only when the program runs make none.
+    Blocks of other sizes are another program: one for any size makes none.
     """
-    if not isinstance(queries, int) or not isinstance(keys, int):
+    if for_any_size.get():
         return False
     least = 1 if _is_bounded(attended) else 2
     long = min(queries, keys) >= ROWS // 2 and queries * keys >= least * ROWS**2

@@ -188,3 +188,15 @@ def test_infinite_values_that_nobody_sees_do_not_matter(rng):
     k[:, 290:] = np.inf
     out = fnx.jit(lambda q, k, v: blocked(q, k, v, attended)[0])(q, k, v)
     np.testing.assert_allclose(out[:, :256], want[:, :256], rtol=1e-10)
+
+
+def test_one_program_serves_any_size(rng):
+    function = fnx.jit(
+        lambda q, k, v: fnx.nn.dot_product_attention(q, k, v, is_causal=True),
+        dynamic={"q": 1, "k": 1, "v": 1},
+    )
+    for length in (70, 130, 200, 257):
+        q, k, v = drawn(rng, (2, length, length, 4, 2, 8))
+        attended = Attended(8**-0.5, None, 0)
+        np.testing.assert_allclose(function(q, k, v), expected(q, k, v, attended))
+    assert function.cache_info().misses == 1
