@@ -188,7 +188,7 @@ def _put(leaf: Any, x: Array, device: Device | Sharding | None, name: str) -> Ar
     if isinstance(x, Tracer):
         if isinstance(device, Sharding):
             # lazy: few have several devices
-            from fnx.api.partition import with_sharding_constraint  # lazy: see above
+            from fnx.api.partition import with_sharding_constraint
 
             return with_sharding_constraint(x, device)
         if device is not None:

@@ -238,7 +238,7 @@ def _run(
 
 def _refs() -> Any:
     # lazy: few functions use refs
-    from fnx.api import refs  # lazy: see above
+    from fnx.api import refs
 
     return refs
 

@@ -202,7 +202,7 @@ def made_on(
     """
     if not isinstance(device, Device):
         # lazy: few have several devices
-        from fnx.api.device import device_put  # lazy: see above
+        from fnx.api.device import device_put
         from fnx.runtime.sharding import PartitionSpec, Sharding  # lazy: see above
 
         if isinstance(device, Sharding | PartitionSpec):

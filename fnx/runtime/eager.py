@@ -113,7 +113,7 @@ def _placed(
     operands = [arg if arg.__class__ is Literal else _concrete(arg) for arg in args]
     if any(not isinstance(x, Literal) and x.is_remote for x in operands):
         # lazy: few have several processes
-        from fnx.runtime.spread import evaluate_in_parts  # lazy: see above
+        from fnx.runtime.spread import evaluate_in_parts
 
         return evaluate_in_parts(primitive, operands, params)
     # lazy: few have other devices
