@@ -11,7 +11,7 @@ batch, heads, positions. What users call is in `fnx.nn.attention`; next on the w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from fnx.control.held import equation_like, new_vars, parted
 from fnx.core.attended import FORWARD, GRADIENTS, Attended
 from fnx.core.cache import cached
 from fnx.core.primitive import MappedAxis, Primitive
-from fnx.core.program import Eqn, Program
+from fnx.core.program import Eqn, Program, walk
 from fnx.core.reference import run_reference
 from fnx.core.trace import evaluate
 from fnx.core.types import ArrayType
@@ -30,6 +30,7 @@ from fnx.ops.shape import reshaped
 from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
+from fnx.transforms.shard import Cutter, Part, Spec
 
 _NAME = "dot_product_attention"
 
@@ -97,12 +98,27 @@ class _Standing(Primitive):
             return call.batch(axis, args, mapped, program=program, name=_NAME)
         pairs = zip(args, mapped, strict=True)
         whole = [x if is_mapped else along(axis, x) for x, is_mapped in pairs]
-        wider = {
-            name: _of_one_batch(value, axis) if isinstance(value, Program) else value
-            for name, value in params.items()
-        }
+        wider = _changed(params, lambda program: _of_one_batch(program, axis))
         results = self(*map(_joined, whole), **wider)
         return tuple([_parted(x, axis) for x in results]), (True,) * len(results)
+
+    def cut(
+        self, cutter: Cutter, eqn: Eqn, parts: Sequence[Part]
+    ) -> Sequence[Part] | None:
+        """The attention of a device's members and heads; else it is the program's."""
+        cuts = {part.spec for part in parts[:3]}
+        spec = cuts.pop()
+        if cuts or spec[1] or spec[3]:
+            return None
+        ins = [_alike(spec, atom.type) for atom in eqn.inputs]
+        outs = [_alike(spec, var.type) for var in eqn.outputs]
+        params = _changed(eqn.params, lambda p: _own_program(p, cutter, spec))
+        held = [value for value in params.values() if isinstance(value, Program)]
+        if any(inner.primitive.meets for own in held for inner in walk(own)):
+            return None
+        values = [cutter.moved(*row).value for row in zip(parts, ins, strict=True)]
+        results = self(*values, **params)
+        return [Part(x, out) for x, out in zip(results, outs, strict=True)]
 
     def attends(self, **params: Any) -> tuple[str, Attended]:
         """What it computes of an attention."""
@@ -180,6 +196,16 @@ def _output_alone(program: Program) -> Program:
     return with_outputs(program, (True,) * len(program.inputs), (True, False))
 
 
+def _changed(
+    params: Mapping[str, Any], change: Callable[[Program], Program]
+) -> dict[str, Any]:
+    """The params with other programs."""
+    return {
+        name: change(value) if isinstance(value, Program) else value
+        for name, value in params.items()
+    }
+
+
 # ---------------------------------------------------------------- derivatives
 
 
@@ -202,6 +228,22 @@ def _forward(program: Program, more: tuple[ArrayType, ...], moving: Mask) -> Pro
     primals, tangents = parted(moved.inputs, 3)
     outputs = moved.outputs[1:]
     return Program((*primals, *saved, *tangents), moved.eqns, outputs)
+
+
+# ---------------------------------------------------------------- several devices
+
+
+def _alike(spec: Spec, type: ArrayType) -> Spec:
+    """How an array is cut whose batch and heads are cut as those of others."""
+    batch, _, heads, _ = spec
+    return spec if len(type.shape) == 4 else (batch, heads, ())
+
+
+def _own_program(program: Program, cutter: Cutter, spec: Spec) -> Program:
+    """The program of one device."""
+    ins = [_alike(spec, type) for type in program.input_types]
+    outs = [_alike(spec, type) for type in program.output_types]
+    return cutter.program(program, ins, outs)[0]
 
 
 # ---------------------------------------------------------------- batching
