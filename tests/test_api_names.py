@@ -34,7 +34,7 @@ LEAST = {
     "fnx.optim": 87,
     "fnx.optim.losses": 78,
     "fnx.optim.tree": 91,
-    "fnx.optim.contrib": 83,
+    "fnx.optim.contrib": 81,
     "fnx.optim.schedules": 85,
     "fnx.image": 100,
     "fnx.flatten_util": 100,
