@@ -391,9 +391,10 @@ def _shifts(shift: Any) -> list[Any]:
     """The numbers in a shift: known ones as they are, traced ones as scalars."""
     if isinstance(shift, tuple | list):
         return [one for part in shift for one in _shifts(part)]
-    value = as_array("roll", shift, 1)
+    value = shift if isinstance(shift, Tracer) else np.asarray(shift)
     if value.dtype.kind not in "iub":
-        raise errors.DTypeError(f"roll: a shift is an integer, got {value.type}")
+        given = as_array("roll", shift, 1).type
+        raise errors.DTypeError(f"roll: a shift is an integer, got {given}")
     if not isinstance(value, Tracer):
         return [int(one) for one in np.ravel(value)]
     return [reshape(part_of(ravel(value), 0, i, i + 1), ()) for i in range(value.size)]

@@ -15,12 +15,10 @@ import fnx
 import fnx.numpy as fnp
 from fnx import nn
 from fnx.compiler.pipeline import plan_program
-from fnx.kernel.grid import grid_schedule
 from fnx.runtime.plan import ArrayType, Attended, AttentionStep, all_steps
 from fnx_cuda import attending, blaslt, choosing, instructions, transfer
 from fnx_cuda.attention_problem import attends
 from fnx_cuda.backend import BACKEND
-from fnx_cuda.convolution import PRODUCTS
 from fnx_cuda.cudnn_graph import LIBRARY
 from tests import cuda_emulator as emulator
 from tests.cuda.attention_fake import STAGES, FakeCudnn
@@ -81,7 +79,7 @@ def gradients(**options):
 def repeated(function, *given, count=4):
     """What a function gives at the last of some calls, which are a graph by then."""
     program = fnx.make_jaxpr(function)(*given)
-    compiled = BACKEND.compile(plan_program(program, grid_schedule, PRODUCTS, "cuda"))
+    compiled = BACKEND.compile(plan_program(program, BACKEND.target))
     run = BACKEND.load(compiled)
     buffers = [transfer.put(np.ascontiguousarray(x), 0) for x in given]
     for _ in range(count):
@@ -278,7 +276,7 @@ def test_which_attentions_are_steps(change, given, taken, served):
 
 def test_the_plan_shows_the_step(served, rng):
     program = fnx.make_jaxpr(gradients(local_window_size=(5, 0)))(*arrays(rng))
-    plan = plan_program(program, grid_schedule, PRODUCTS, "cuda")
+    plan = plan_program(program, BACKEND.target)
     steps = [step for step in all_steps(plan) if isinstance(step, AttentionStep)]
     assert len(steps) == 2
     assert "= attention(" in str(plan) and "= gradients of attention(" in str(plan)
