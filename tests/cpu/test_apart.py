@@ -18,6 +18,7 @@ from fnx.cpu import apart, driver
 from fnx.cpu.apart import stretch
 from fnx.cpu.backend import BACKEND
 from fnx.cpu.driver import print_plan
+from fnx.cpu.effort import one_round
 from fnx.runtime.plan import LoopStep, Plan
 
 ROUNDS = 38
@@ -110,8 +111,8 @@ def test_bits_do_not_depend_on_threads_nor_on_stretches(rows, weights, monkeypat
         fnx.set_num_threads(count)
         assert ran(plan, rows, weights) == want
     (loop,) = [step for step in plan.steps if isinstance(step, LoopStep)]
-    for at_once in (1, 10**4, 10**5):
-        monkeypatch.setattr(apart, "UNSEEN", at_once)
+    for rounds in (1, 5, 20):
+        monkeypatch.setattr(apart, "UNSEEN", rounds * one_round(loop))
         assert stretch(loop).rounds < ROUNDS
         assert ran(plan, rows, weights) == want
     monkeypatch.setattr(driver, "has_pool", lambda: False)
