@@ -1,10 +1,10 @@
 """Loops whose rounds know nothing of each other: which ones threads share, and how.
 
 A scan without a carry (`lax.map`) may make its rounds in any order. A thread makes
-whole rounds by itself then, each chunk of them with an arena of its own: what a round
-makes stays in the cache of the thread that reads it, and threads meet once instead of
-after every step. Receives a `LoopStep`, gives its `Stretch`, by the shape of the loop
-and the number of the machine's processors. Next on the walk: `flow.py`.
+whole rounds by itself then, in an arena of its own: what a round makes stays in the
+cache of the thread that reads it, and threads meet once instead of after every step.
+Receives a `LoopStep`, gives its `Stretch`, by the shape of the loop and the number of
+the machine's processors. Next on the walk: `flow.py`.
 """
 
 from __future__ import annotations
@@ -27,27 +27,32 @@ IDLE = 0.1
 """The part of the time that threads may wait for the one with most rounds: inside of
 rounds they share the steps, and none waits."""
 
+CHUNKS = 8
+"""For each thread, so that those which are held up leave some to the others."""
+
+MOST_ARENAS = 64
+"""As many as a word has bits: which of them are free."""
+
 MEMORY = 2**30
 """Bytes of all arenas at most."""
 
 
 @record
 class Stretch:
-    """So many rounds between two looks, in chunks of so many, with an arena each."""
+    """So many rounds between two looks, in chunks of so many.
+
+    A chunk takes one of so many arenas, each of `arena` bytes, and gives it back.
+    """
 
     rounds: int
     chunk: int
+    arenas: int
     arena: int
-
-    @property
-    def chunks(self) -> int:
-        """How many chunks there are at once."""
-        return -(-self.rounds // self.chunk)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arenas."""
-        return self.chunks * self.arena
+        return self.arenas * self.arena
 
 
 def stretch(step: LoopStep) -> Stretch | None:
@@ -60,11 +65,9 @@ def stretch(step: LoopStep) -> Stretch | None:
     effort = one_round(step)
     if effort > MOST or effort * length < LEAST:
         return None
-    chunk = -(-length // threads)
-    idle = 1 - length / (chunk * threads)
-    room = -(-arena // 64) * 64
-    if idle > IDLE or room * threads > MEMORY:
+    idle = 1 - length / (-(-length // threads) * threads)
+    arenas, room = min(threads, MOST_ARENAS), -(-arena // 64) * 64
+    if idle > IDLE or room * arenas > MEMORY:
         return None
-    at_once = max(int(UNSEEN / effort), 1)
-    chunk = min(chunk, -(-at_once // threads))
-    return Stretch(min(chunk * threads, length), chunk, room)
+    at_once = min(max(int(UNSEEN / effort), threads), length)
+    return Stretch(at_once, -(-at_once // (CHUNKS * threads)), arenas, room)

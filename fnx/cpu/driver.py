@@ -200,26 +200,30 @@ class Driver:
         """A loop whose rounds threads share, stretch after stretch."""
         outer = self.function
         inner = Function(outer.behind, outer.inner("part"), outer, part=True)
-        array, registers = self.handed(step, inner, 3)
+        array, registers = self.handed(step, inner, 4)
         count = len(registers)
         outer.put(array, count, "%pointers")
         outer.put(array, count + 1, outer.behind_arena(share.nbytes))
+        outer.put_number(array, count + 2, (1 << share.arenas) - 1)
         inner.lines += loaded("%pointers", "%operands", count)
         inner.lines += loaded("%arenas", "%operands", count + 1)
+        inner.lines += _taken_arena(count + 2, share.arena)
         inner.lines += [
-            f"%first.a = getelementptr ptr, ptr %operands, i64 {count + 2}",
+            f"%first.a = getelementptr ptr, ptr %operands, i64 {count + 3}",
             "%first = load i64, ptr %first.a",
             "%from = add i64 %first, %begin",
             "%to = add i64 %first, %end",
-            f"%chunk = udiv i64 %begin, {share.chunk}",
-            f"%chunk.to = mul i64 %chunk, {share.arena}",
-            "%arena = getelementptr i8, ptr %arenas, i64 %chunk.to",
         ]
         registers[step.scratch] = "%arena"
         print_flow(Driver(self.plan, inner, registers), step, ("%from", "%to"))
+        inner.lines += [
+            "%bit = shl i64 1, %number",
+            "%given.back = atomicrmw or ptr %free.a, i64 %bit release",
+        ]
+        inner.module.declare("llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
         inner.module.define(inner.text(), brief=True)
         outer.external(RUN, "void", "ptr, ptr, i64, i64")
-        self.stretches(step, share, f"ptr @{inner.name}, ptr {array}", array, count + 2)
+        self.stretches(step, share, f"ptr @{inner.name}, ptr {array}", array, count + 3)
 
     def stretches(
         self, step: LoopStep, share: Stretch, given: str, array: str, slot: int
@@ -398,6 +402,31 @@ class Driver:
 
 
 _ANY = Place("any", 0)
+
+
+def _taken_arena(slot: int, nbytes: int) -> list[str]:
+    """Takes a free arena: the word at `slot` of the operands has a bit for each.
+
+    There is one for each thread of the machine; if more are at work, some wait.
+    """
+    return [
+        f"%free.a = getelementptr ptr, ptr %operands, i64 {slot}",
+        "br label %seek",
+        "seek:",
+        "%free = load atomic i64, ptr %free.a monotonic, align 8",
+        "%some = icmp ne i64 %free, 0",
+        "br i1 %some, label %take, label %seek",
+        "take:",
+        "%number = call i64 @llvm.cttz.i64(i64 %free, i1 true)",
+        "%less = sub i64 %free, 1",
+        "%others = and i64 %free, %less",
+        "%pair = cmpxchg ptr %free.a, i64 %free, i64 %others acquire monotonic",
+        "%won = extractvalue { i64, i1 } %pair, 1",
+        "br i1 %won, label %mine, label %seek",
+        "mine:",
+        f"%arena.to = mul i64 %number, {nbytes}",
+        "%arena = getelementptr i8, ptr %arenas, i64 %arena.to",
+    ]
 
 
 def _has_threads(blas: bool) -> bool:
