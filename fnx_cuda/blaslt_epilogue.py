@@ -78,10 +78,11 @@ def read(
     step: MatmulStep, kernel: Kernel, names: Mapping[Buffer, str]
 ) -> Element | None:
     """A kernel that stores one value, of the same element of all named buffers."""
-    store = _only_store(kernel)
-    if store is None:
+    stores = stores_of(kernel)
+    if len(stores) != 1:
         return None
-    loads = list(_loads(store.value))
+    (store,) = stores
+    loads = list(loads_of(store.value))
     own = [load for load in loads if load.buffer in names]
     others = [load for load in loads if load.buffer not in names]
     if any(load.mask is not None for load in loads):
@@ -90,7 +91,7 @@ def read(
         return None
     bias = None
     if others:
-        if not _is_bias(step, others, store.offset):
+        if not is_bias(step, others, store.offset):
             return None
         bias = kernel.buffers.index(others[0].buffer)
     return Element(store.value, bias, kernel.buffers.index(store.buffer))
@@ -104,23 +105,26 @@ def is_dense(step: MatmulStep) -> bool:
     return dense and not product.batch
 
 
-def _only_store(kernel: Kernel) -> Store | None:
-    """The store of a kernel that computes each element by itself, and only that."""
+def stores_of(kernel: Kernel) -> list[Store]:
+    """The stores of a kernel that computes each element by itself; else none."""
     if len(kernel.launches) != 1 or kernel.locals:
-        return None
+        return []
     (launch,) = kernel.launches
     if not isinstance(launch, Launch) or launch.threads != 1:
-        return None
+        return []
     stores = [stmt for stmt in launch.body if isinstance(stmt, Store)]
     plain = all(isinstance(stmt, Eval | Store) for stmt in launch.body)
-    if len(stores) != 1 or not plain:
-        return None
-    (store,) = stores
-    is_plain = store.combine is None and store.mask is None and not store.atomic
-    return store if is_plain and store.buffer.role == "out" else None
+    is_plain = [
+        store.combine is None
+        and store.mask is None
+        and not store.atomic
+        and store.buffer.role == "out"
+        for store in stores
+    ]
+    return stores if plain and all(is_plain) else []
 
 
-def _loads(value: Expr) -> Iterator[Load]:
+def loads_of(value: Expr) -> Iterator[Load]:
     """What a value is made of."""
     seen, pending = set[Expr](), [value]
     while pending:
@@ -134,7 +138,7 @@ def _loads(value: Expr) -> Iterator[Load]:
             pending += expr.children
 
 
-def _is_bias(step: MatmulStep, loads: list[Load], out: IndexExpr) -> bool:
+def is_bias(step: MatmulStep, loads: list[Load], out: IndexExpr) -> bool:
     """Whether loads are those of a number for each column of the output."""
     columns = step.product.n
     read = {(load.buffer, load.offset) for load in loads}
@@ -181,12 +185,12 @@ def _templates(dtype: DType) -> tuple[tuple[Epilogue, Expr], ...]:
         (Epilogue.RELU_BIAS, k.op("max", value, zero)),
     ]
     if dtype.itemsize == 2:
-        found.append((Epilogue.GELU, _gelu(k, product)))
-        found.append((Epilogue.GELU_BIAS, _gelu(k, value)))
+        found.append((Epilogue.GELU, gelu_of(k, product)))
+        found.append((Epilogue.GELU_BIAS, gelu_of(k, value)))
     return tuple(found)
 
 
-def _gelu(k: KernelBuilder, x: Expr) -> Expr:
+def gelu_of(k: KernelBuilder, x: Expr) -> Expr:
     """GELU by the logistic function, which is (1 + tanh) / 2 of half its argument."""
 
     def times(value: Expr, number: float) -> Expr:

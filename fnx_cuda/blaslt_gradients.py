@@ -7,7 +7,7 @@ the library's or ours, whatever the other one is. And the gradient of a bias is 
 of a matrix' rows: of what DRELU gives, or of an operand of the product that is the
 gradient of the weights. What a kernel computes is compared with what we would write for
 the same. Receives steps and kernels, gives answers and kernels.
-Next on the walk: `joining.py`.
+Next on the walk: `blaslt_before.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ def mask_leading(columns: int) -> int:
     256
     """
     return -(-columns // MASK_UNIT) * MASK_UNIT
+
+
+def aux_leading(epilogue: Epilogue, columns: int) -> int:
+    """The leading dimension of what an epilogue keeps for derivatives; 0 for nothing.
+
+    Values before GELU lie row after row, without gaps.
+    """
+    if not epilogue.has_aux:
+        return 0
+    return mask_leading(columns) if epilogue.masks else columns
 
 
 def mask_shape(step: MatmulStep) -> Ints:

@@ -85,7 +85,7 @@ class After:
 
     It is an epilogue of the library: then the product goes to `out` at once, and
     nowhere else. A bias is read, or the gradient of one written; `aux` is what the
-    derivatives of an activation need.
+    derivatives of an activation need: where GELU is of the product alone, the product.
     """
 
     epilogue: int

@@ -2,8 +2,9 @@
 
 Receives the drafts of a plan's steps, in order; gives them with some joined. Kernels
 are joined with the product in front of them (a bias, an activation); a layer whose
-gradient is in the same plan keeps a mask for it in the place of the product; and sums
-of rows go with the product that makes the rows or multiplies them. A joined step
+gradient is in the same plan keeps a mask for it in the place of the product, or the
+values before GELU; and sums of rows go with the product that makes the rows or
+multiplies them. A joined step
 computes the same without the library, by its own launches. Next on the walk:
 `blaslt_tuning.py`.
 """
@@ -11,6 +12,7 @@ computes the same without the library, by its own launches. Next on the walk:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
 from fnx import dtypes
 from fnx.errors import InternalError
@@ -29,6 +31,7 @@ from fnx.runtime.plan import (
 )
 from fnx_cuda.blaslt import calls
 from fnx_cuda.blaslt_api import Epilogue
+from fnx_cuda.blaslt_before import Layer, from_before, layer_kernel, layer_of
 from fnx_cuda.blaslt_epilogue import follower
 from fnx_cuda.blaslt_gradients import (
     derives_relu,
@@ -52,6 +55,8 @@ def joined(drafts: Sequence[Draft], placed: Container[Value]) -> list[Draft]:
     joining = _Joining(drafts, placed)
     for number in range(len(drafts) - 1):
         joining.layer_with_gradient(number)
+    for number in range(len(drafts) - 1):
+        joining.layer_with_values(number)
     for number in range(len(drafts) - 1):
         joining.layer(number)
     for number in range(len(drafts)):
@@ -156,6 +161,64 @@ class _Joining:
         self.drafts[down.number + 1] = use
         self._join(down.number, [down.number + 1, *behind], ends)
 
+    def layer_with_values(self, number: int) -> None:
+        """Joins a layer of GELU that keeps values for later: those before GELU.
+
+        What else its kernel has stored later kernels compute of these.
+        """
+        pair = self._pair(number, alone=False)
+        layer = None if pair is None else layer_of(pair.step, pair.kernel, pair.buffer)
+        if pair is None or layer is None:
+            return
+        out, type = (
+            pair.values[layer.out],
+            ArrayType(_shape(pair.step), pair.made.dtype),
+        )
+        bias = None if layer.bias is None else pair.values[layer.bias]
+        before = pair.made if bias is None else Value(type)
+        if bias is not None and layer.before is not None:
+            before = pair.values[layer.before]
+        lost = {v for v in self._draft(number + 1).writes if v not in (out, before)}
+        if before is not pair.made:
+            lost.add(pair.made)
+        behind = {n for v in lost for n in self._readers(v)} - {number + 1}
+        needed = behind or self._readers(before) not in ([], [number + 1])
+        turned = {each: self._turned(each, pair, layer, before) for each in behind}
+        if not needed or any(v in self.placed for v in lost) or None in turned.values():
+            return
+        for each, draft in turned.items():
+            if draft is not None:
+                self.drafts[each] = draft
+        own = (pair.made, out) if bias is None else (pair.made, bias, before, out)
+        kernel = layer_kernel(pair.step, bias is not None)
+        self.drafts[number + 1] = kernel_draft(kernel, own)
+        for value in lost - {pair.made}:
+            self.readers.pop(value, None)
+        self.readers[pair.made] = [
+            n for n in self.readers[pair.made] if n not in behind
+        ]
+        self.readers[before] = sorted({*self.readers.get(before, ()), *behind})
+        self._join(number, [number + 1], _Ends(layer.epilogue, out, bias, before))
+
+    def _turned(
+        self, number: int, pair: _Pair, layer: Layer, before: Value
+    ) -> Draft | None:
+        """The draft of a kernel that reads values before GELU, and not what is lost."""
+        draft = self.drafts[number] if number < len(self.drafts) else None
+        if draft is None or draft.kernel is None:
+            return None
+        kernel, values = draft.kernel
+        shared = {
+            n: pair.values.index(v) for n, v in enumerate(values) if v in pair.values
+        }
+        found = from_before(pair.step, (pair.kernel, layer), kernel, shared)
+        if found is None:
+            return None
+        made, kept = found
+        return replace(
+            kernel_draft(made, (before, *[values[n] for n in kept])), scope=draft.scope
+        )
+
     # -- sums of rows
 
     def operand_sums(self, number: int) -> None:
@@ -205,15 +268,18 @@ class _Joining:
         outside = range(count, count + 3) if value in self.placed else ()
         return [*self.readers.get(value, ()), *outside]
 
-    def _pair(self, number: int) -> _Pair | None:
-        """A product and a kernel right behind it that reads it and writes one value."""
+    def _pair(self, number: int, alone: bool = True) -> _Pair | None:
+        """A product and a kernel right behind it that reads it.
+
+        It writes one value, if that is to be `alone`.
+        """
         both = self.drafts[number : number + 2]
         if number < 0 or len(both) < 2:
             return None
         first, second = both
         if first is None or second is None or second.kernel is None:
             return None
-        if not first.multiplies or len(second.writes) != 1:
+        if not first.multiplies or (alone and len(second.writes) != 1):
             return None
         (made,), (kernel, values) = first.writes, second.kernel
         step = first.make(lambda value: _NOWHERE)
@@ -233,6 +299,11 @@ class _Joining:
         self.drafts[number] = _both(self._draft(number), kernels, ends)
         for each in behind:
             self.drafts[each] = None
+
+
+def _shape(step: MatmulStep) -> tuple[int, int]:
+    """The rows and columns of a product."""
+    return step.product.m, step.product.n
 
 
 @record

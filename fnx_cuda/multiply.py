@@ -14,7 +14,7 @@ from fnx.runtime.plan import MatmulStep
 from fnx_cuda import blaslt_tuning
 from fnx_cuda.blaslt import WORKSPACE
 from fnx_cuda.blaslt_api import Epilogue
-from fnx_cuda.blaslt_gradients import mask_leading
+from fnx_cuda.blaslt_gradients import aux_leading
 from fnx_cuda.blaslt_tuning import Addresses
 from fnx_cuda.device import Device
 from fnx_cuda.frame import Frame
@@ -52,7 +52,7 @@ def followed_action(
     The library does both in one call where it has the epilogue and that is faster.
     """
     epilogue = Epilogue(after.epilogue)
-    leading = mask_leading(step.product.n) if epilogue.has_aux else 0
+    leading = aux_leading(epilogue, step.product.n)
     library = blaslt_tuning.chosen(step, device.number, epilogue, leading)
     if library is None:
         return apart

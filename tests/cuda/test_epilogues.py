@@ -153,6 +153,48 @@ def test_the_gradient_of_a_layer(dtype):
     assert found == wanted
 
 
+@named("dtype", SIXTEEN)
+def test_gelu_keeps_the_values_before_it(dtype):
+    found = epilogues(gradient(nn.gelu), *TWO, dtype=dtype)
+    assert found == [Epilogue.GELU_AUX_BIAS, Epilogue.BGRADA, Epilogue.BGRADA]
+    bare = lambda w, v, x: fnx.grad(  # noqa: E731
+        lambda w, v: fnp.sum((nn.gelu(x @ w) @ v) ** 2), argnums=(0, 1)
+    )(w, v)
+    found = epilogues(bare, (K, N), (N, 2 * K), (M, K), dtype=dtype)
+    assert found == [Epilogue.GELU_AUX]
+
+
+def test_what_keeps_no_values_before_gelu():
+    # Rows of values must be a multiple of 8 long, and float32 has no GELU of theirs.
+    odd = (K, 45), (45,), (45, 2 * K), (2 * K,), (M, K)
+    for shapes, dtype in ((odd, np.float16), (TWO, np.float32)):
+        found = epilogues(gradient(nn.gelu), *shapes, dtype=dtype)
+        assert Epilogue.GELU_AUX_BIAS not in found
+    found = epilogues(gradient(lambda x: nn.gelu(x, False)), *TWO, dtype=np.float16)
+    assert Epilogue.GELU_AUX_BIAS not in found
+
+
+def test_values_before_gelu_that_are_needed_outside():
+    def both(x, w, b):
+        h = x @ w + b
+        return h, nn.gelu(h)
+
+    assert epilogues(both, *USUAL, dtype=np.float16) == [Epilogue.GELU_AUX_BIAS]
+
+    def besides(x, w, b):
+        h = x @ w + b
+        return h * h, nn.gelu(h)
+
+    # Another kernel computes the square, of what is kept.
+    assert epilogues(besides, *USUAL, dtype=np.float16) == [Epilogue.GELU_AUX_BIAS]
+
+    def product(x, w, b):
+        return x @ w, nn.gelu(x @ w + b)
+
+    # The library would not write the product without the bias.
+    assert epilogues(product, *USUAL, dtype=np.float16) == []
+
+
 def test_sums_are_apart_from_what_optimizers_make_of_them(monkeypatch):
     """So that they are the product's; of small arrays they are a part of kernels."""
 

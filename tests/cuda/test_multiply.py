@@ -294,6 +294,49 @@ def gradients(w, b, v, c, x):
     return x.T @ down, down.sum(0), r.T @ s, s.sum(0)
 
 
+def gelu_layers(with_bias):
+    """The gradients of two layers with GELU, by the weights and the input."""
+
+    def loss(w, b, v, x):
+        h = x @ w + b if with_bias else x @ w
+        return ((nn.gelu(h, approximate=True) @ v) ** 2).sum() / 64
+
+    return fnx.grad(loss, argnums=(0, 1, 2, 3) if with_bias else (0, 2, 3))
+
+
+@pytest.mark.parametrize("columns", [N, 45])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("has_library", [False, True])
+def test_gradients_of_gelu(
+    columns, with_bias, dtype, has_library, emulated, request, rng
+):
+    shapes = (K, columns), (columns,), (columns, 40), (M, K)
+    arrays = [(rng.standard_normal(s) / 4).astype(dtype) for s in shapes]
+    fake = request.getfixturevalue("library") if has_library else None
+    found = on_device(gelu_layers(with_bias), *arrays)
+    want = wide(fnx.jit(gelu_layers(with_bias))(*arrays))
+    close(wide(found), want, {4: 1e-5, 2: 0.03}[np.dtype(dtype).itemsize])
+    if fake is not None:
+        epilogue = Epilogue.GELU_AUX_BIAS if with_bias else Epilogue.GELU_AUX
+        kept = np.dtype(dtype).itemsize == 2 and columns % 8 == 0
+        assert (epilogue in fake.epilogues) == kept
+
+
+def test_a_gradient_of_nothing_is_0_where_gelu_overflows(emulated, library, rng):
+    """As DGELU need not have it: 0 times a derivative that is NaN."""
+    w = np.full((K, N), 300, np.float16)
+    x = np.full((M, K), 300, np.float16)
+
+    def push(x, w, s):
+        value, pull = fnx.vjp(lambda x: nn.gelu(x @ w), x)
+        return value, *pull(s)
+
+    _, found = on_device(push, x, w, np.zeros((M, N), np.float16))
+    assert Epilogue.GELU_AUX in library.epilogues
+    np.testing.assert_array_equal(found, np.zeros((M, K)))
+
+
 BACKWARD = {Epilogue.RELU_AUX_BIAS, Epilogue.DRELU_BGRAD, Epilogue.BGRADA}
 
 
