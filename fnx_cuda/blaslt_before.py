@@ -3,8 +3,8 @@
 The kernel behind a product writes GELU and what its derivative needs: a logistic
 function and its argument. GELU_AUX writes GELU and the values before it; all the rest
 follows from these, so that the kernels of the derivative compute it once more, to the
-same bits, and read less. Receives a product's step and kernels; gives a `Layer`, and the
-same kernels made of the values before. Next on the walk: `joining.py`.
+same bits, and read less. Receives a product's step and kernels; gives a `Layer`, and
+the same kernels made of the values before. Next on the walk: `joining.py`.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def test_values_before_gelu_that_are_needed_outside():
 
     def besides(x, w, b):
         h = x @ w + b
-        return h * h, nn.gelu(h)
+        return nn.gelu(h), h * h
 
     # Another kernel computes the square, of what is kept.
     assert epilogues(besides, *USUAL, dtype=np.float16) == [Epilogue.GELU_AUX_BIAS]

@@ -325,16 +325,14 @@ def test_gradients_of_gelu(
 
 def test_a_gradient_of_nothing_is_0_where_gelu_overflows(emulated, library, rng):
     """As DGELU need not have it: 0 times a derivative that is NaN."""
-    w = np.full((K, N), 300, np.float16)
-    x = np.full((M, K), 300, np.float16)
+    w = np.full((K, N), 30, np.float16)
+    x = np.full((M, K), 30, np.float16)
 
-    def push(x, w, s):
-        value, pull = fnx.vjp(lambda x: nn.gelu(x @ w), x)
-        return value, *pull(s)
-
-    _, found = on_device(push, x, w, np.zeros((M, N), np.float16))
+    nothing = np.zeros(N, np.float16), np.zeros((N, 40), np.float16)
+    found = on_device(gelu_layers(False), w, *nothing, x)
     assert Epilogue.GELU_AUX in library.epilogues
-    np.testing.assert_array_equal(found, np.zeros((M, K)))
+    for each in found:
+        np.testing.assert_array_equal(each, np.zeros(each.shape))
 
 
 BACKWARD = {Epilogue.RELU_AUX_BIAS, Epilogue.DRELU_BGRAD, Epilogue.BGRADA}
