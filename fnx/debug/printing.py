@@ -64,14 +64,15 @@ def log(fmt: str, *args: Any, ordered: bool = False, **kwargs: Any) -> None:
 
     The record has the file and the line of the call, and the values at run time.
 
-    >>> import fnx, logging
-    >>> kept = []
+    >>> import fnx, logging, sys
     >>> logger = logging.getLogger("fnx.debug")
+    >>> shown = logging.StreamHandler(sys.stdout)
     >>> logger.setLevel(logging.INFO)
-    >>> logger.addFilter(lambda record: kept.append(record.getMessage()))
+    >>> logger.addHandler(shown)
     >>> y = fnx.jit(lambda x: fnx.debug.log("x = {}", x))(1.5)
-    >>> kept
-    ['x = 1.5']
+    x = 1.5
+    >>> logger.removeHandler(shown)
+    >>> logger.setLevel(logging.NOTSET)
     """
     _check_format("log", fmt, args, kwargs)
     source = errors.user_source()
