@@ -86,7 +86,8 @@ def argmax(
     a: Any, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Any:
     """The default integer's dtype."""
-    if not plain(a) or out is not None or keepdims or type(axis) not in _AXES:
+    usual = plain(a) and a.ndim and out is None and not keepdims
+    if not usual or type(axis) not in _AXES:
         return NotImplemented
     return np.asarray(a.argmax(axis), dtypes.default_int())
 
@@ -95,7 +96,8 @@ def argmin(
     a: Any, axis: int | None = None, out: None = None, keepdims: bool = False
 ) -> Any:
     """The default integer's dtype."""
-    if not plain(a) or out is not None or keepdims or type(axis) not in _AXES:
+    usual = plain(a) and a.ndim and out is None and not keepdims
+    if not usual or type(axis) not in _AXES:
         return NotImplemented
     return np.asarray(a.argmin(axis), dtypes.default_int())
 
@@ -129,8 +131,10 @@ def argsort(
     dtype: Any = None,
 ) -> Any:
     """As NumPy's stable one, of few elements; the default integer's dtype."""
-    usual = plain(a) and a.size <= _FEW and kind is order is dtype is None
-    if not usual or descending or type(axis) not in _AXES:
+    few = plain(a) and a.ndim and a.size <= _FEW
+    if not few or not kind is order is dtype is None or descending:
+        return NotImplemented
+    if type(axis) not in _AXES:
         return NotImplemented
     x = a.reshape(-1) if axis is None else a
     return _int(x.argsort(-1 if axis is None else axis, "stable"))

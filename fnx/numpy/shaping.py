@@ -374,6 +374,8 @@ def roll(a: ArrayLike, shift: Any, axis: Axes | None = None) -> Array:
         return reshape(roll(ravel(x), shift, 0), x.shape)
     axes = list(axis) if isinstance(axis, Sequence) else [axis]
     shifts = _shifts(shift)
+    if not axes or not shifts:
+        return x
     count = max(len(axes), len(shifts))
     for name, given in (("shift", shifts), ("axis", axes)):
         if len(given) not in (1, count):

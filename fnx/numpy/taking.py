@@ -326,11 +326,13 @@ def insert(
 
 def _places_of(obj: Any, n: int) -> Any:
     """Where `insert` puts elements: an array, which may be traced."""
-    if isinstance(obj, Tracer):
-        return obj
     if isinstance(obj, slice):
         return np.arange(n)[obj]
-    given = _known_places(obj)
+    # Of booleans must be known how many are true.
+    is_traced = isinstance(obj, Tracer) and not dtypes.is_bool(obj.dtype)
+    given: Any = obj if is_traced else _known_places(obj)
+    if given.dtype.kind not in "iub":
+        raise errors.DTypeError(f"insert: a place is an integer, got {given.dtype}")
     return np.flatnonzero(given) if given.dtype == bool else given
 
 

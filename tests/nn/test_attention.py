@@ -186,3 +186,11 @@ def test_errors(case):
     arguments, options, kind, match = case
     with pytest.raises(kind, match="(?s)" + match):
         nn.dot_product_attention(*arguments, **options)
+
+
+@pytest.mark.parametrize("length", [8, 256])
+@pytest.mark.parametrize("window", [2**31 - 1, 2**40, (2**40, 2**40)])
+def test_a_window_wider_than_all_hides_nothing(length, window, rng):
+    q, k, v = rng.standard_normal((3, 1, length, 2, 8)).astype(np.float32)
+    got = fnx.nn.dot_product_attention(q, k, v, local_window_size=window)
+    np.testing.assert_array_equal(got, fnx.nn.dot_product_attention(q, k, v))

@@ -10,6 +10,7 @@ import pytest
 
 import fnx
 import fnx.numpy as fnp
+from fnx import errors
 from fnx.errors import DTypeError, ShapeError
 
 X = np.arange(35, dtype="float32").reshape(5, 7)
@@ -113,3 +114,35 @@ def test_a_traced_place_out_of_range_is_the_nearest():
     compiled = fnx.jit(fnp.insert)
     np.testing.assert_array_equal(compiled(X[0], 50, 9.0), [*X[0], 9])
     np.testing.assert_array_equal(compiled(X[0], -50, 9.0), [9, *X[0]])
+
+
+def test_how_many_booleans_are_true_must_be_known():
+    mask = np.array([True, False, True])
+    with pytest.raises(errors.TracerValueError):
+        fnx.jit(lambda m: fnp.insert(np.arange(3), m, 7))(mask)
+    got = fnp.insert(np.arange(3), mask, 7)
+    np.testing.assert_array_equal(got, np.insert(np.arange(3), mask, 7))
+
+
+@pytest.mark.parametrize("place", [1.5, np.float32(1)])
+def test_a_place_is_an_integer(place):
+    with pytest.raises(DTypeError, match="insert: a place is an integer"):
+        fnp.insert(np.arange(3), place, 7)
+    with pytest.raises(DTypeError, match="insert: a place is an integer"):
+        fnx.jit(lambda p: fnp.insert(np.arange(3), p, 7))(place)
+
+
+@pytest.mark.parametrize("shift, axis", [((), ()), (1, ()), ((), 0)])
+def test_nothing_is_rolled(shift, axis):
+    x = np.arange(6).reshape(2, 3)
+    np.testing.assert_array_equal(fnp.roll(x, shift, axis), x)
+
+
+@pytest.mark.parametrize("function", [fnp.argmax, fnp.argmin, fnp.argsort])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_number_has_no_axis(function, axis):
+    x = fnp.asarray(np.float32(2))
+    with pytest.raises(errors.AxisError):
+        function(x, axis)
+    with pytest.raises(errors.AxisError):
+        fnx.jit(lambda x: function(x, axis))(x)
