@@ -40,7 +40,6 @@ def _programs(attended: Attended) -> dict[str, Program]:
         "cpu": held(cpu, Q, KEYS, KEYS),
         "differentiated": held(differentiated(means_and_sums), *SAVED),
         "formula": held(formula, *SAVED),
-        "cpu_gradients": held(differentiated(blocked), *SAVED),
     }
 
 
@@ -48,7 +47,7 @@ for _name, _left, _right in (("all", None, None), ("causal", None, 0), ("band", 
     for _summed in (False, True):
         _attended = Attended(0.4, _left, _right, _summed)
         _made = _programs(_attended)
-        _own = {name: _made[name] for name in ("program", "cpu", "cpu_gradients")}
+        _own = {name: _made[name] for name in ("program", "cpu")}
         _own |= {"gradients": _made["formula"], "attended": _attended}
         add(
             "attention",

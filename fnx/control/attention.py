@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from fnx.config import config
 from fnx.control.call import call, check_arguments, chosen, with_outputs
 from fnx.control.custom import custom_vjp_linear
 from fnx.control.held import equation_like, new_vars, parted
@@ -31,6 +32,8 @@ from fnx.transforms.batch import batch_program
 from fnx.transforms.jvp import jvp_program
 from fnx.transforms.rewrite import Mask, rewrite
 from fnx.transforms.shard import Cutter, Part, Spec
+from fnx.transforms.split import linearize_program
+from fnx.transforms.transpose import transpose_program
 
 _NAME = "dot_product_attention"
 
@@ -90,10 +93,11 @@ class _Standing(Primitive):
     ) -> tuple[Any, Any]:
         """Members of members are members of one batch.
 
-        Keys that all members share are not repeated for each: then it is no attention
-        any more.
+        What all members share is repeated for each, unless products of few queries are
+        smaller than that: then it is no attention any more.
         """
-        if not all(mapped[:3]):
+        _, length, _, width = args[0].type.shape[-4:]
+        if not all(mapped[:3]) and length < width:
             program = self._program(params)
             return call.batch(axis, args, mapped, program=program, name=_NAME)
         pairs = zip(args, mapped, strict=True)
@@ -132,10 +136,9 @@ class _Standing(Primitive):
 
 
 class _Attention(_Standing):
-    """attention(q, k, v, program, cpu, gradients, cpu_gradients, attended).
+    """attention(q, k, v, program, cpu, gradients, attended): out[, logsumexp].
 
-    It gives the output[, logsumexp]; the programs give both, and `gradients` are those
-    of `attention_gradients`.
+    The programs give both; `gradients` is that of `attention_gradients`.
     """
 
     def _program(self, params: dict[str, Any], which: str = "program") -> Program:
@@ -164,12 +167,11 @@ class _Attention(_Standing):
         out, sums = self(*primals, **wider)
         moving = tuple([t is not None for t in tangents])
         residuals = *primals, out, sums
+        cpu = _of_what_runs(params["cpu"], config.strong_zero)
         moved = custom_vjp_linear(
             *residuals,
             *[t for t in tangents if t is not None],
-            backward=_backward(
-                params["gradients"], params["cpu_gradients"], attended, moving
-            ),
+            backward=_backward(params["gradients"], cpu, attended, moving),
             forward=_forward(self._program(params), (out.type, sums.type), moving),
             residuals=len(residuals),
             outputs=(out.type,),
@@ -218,6 +220,26 @@ def _backward(
     params = {"program": gradients, "cpu": cpu, "attended": attended}
     eqn = Eqn(attention_gradients, inputs, outputs, params, None)
     return Program(inputs, (eqn,), chosen(outputs, moving))
+
+
+@cached
+def _of_what_runs(program: Program, strong_zero: bool) -> Program:
+    """The gradients of what a CPU computes, from what `attention_gradients` takes.
+
+    They depend on the option `strong_zero`.
+    """
+    parts = linearize_program(_output_alone(program), (True,) * 3, 1)
+    count = len(parts.residuals)
+    linear = (False,) * count + (True,) * 3
+    turned, _ = transpose_program(parts.linear, linear, (True,))
+
+    def run(q: Any, k: Any, v: Any, _: Any, sums: Any, ct: Any) -> list[Any]:
+        values = evaluate(parts.primal, [q, k, v])
+        return evaluate(turned, [*values[len(values) - count :], ct])
+
+    out, sums = program.output_types
+    types = [*program.input_types, out, sums, out]
+    return rewrite(run, types, "transpose", program)
 
 
 @cached

@@ -16,7 +16,6 @@ from typing import Any
 
 import fnx.numpy as np_
 from fnx import dtypes
-from fnx.api.derivatives import vjp
 from fnx.config import traced_options
 from fnx.control.attention import attention
 from fnx.core.array import Array
@@ -49,14 +48,9 @@ def _programs(
 ) -> dict[str, Program]:
     """The program of an attention, which gives the logsumexp too, and its gradients'.
 
-    Both also for CPUs. They depend on all of the arguments, also on those that only
-    tracing reads.
+    One for CPUs as well, whose gradients follow from it. They depend on all of the
+    arguments, also on those that only tracing reads.
     """
-
-    def differentiated(*args: Array) -> Any:
-        q, k, v, _, _, ct = args
-        return vjp(lambda q, k, v: on_cpu(q, k, v, attended)[0], q, k, v)[1](ct)
-
     program = _held(functools.partial(means_and_sums, attended=attended), types)
     out, sums = program.output_types
     wider = *types, out, sums, out
@@ -64,7 +58,6 @@ def _programs(
         "program": program,
         "cpu": _held(functools.partial(on_cpu, attended=attended), types),
         "gradients": _held(functools.partial(by_formula, attended=attended), wider),
-        "cpu_gradients": _held(differentiated, wider),
     }
 
 

@@ -91,7 +91,7 @@ def dot_product_attention(
             f"of key"
         )
     factor = 1 / math.sqrt(width) if scale is None else scale
-    left, right = _bounds(is_causal, local_window_size, q.shape[1], k.shape[1])
+    left, right = _bounds(is_causal, local_window_size)
     lengths = (
         _lengths("query_seq_lengths", query_seq_lengths, batch),
         _lengths("key_value_seq_lengths", key_value_seq_lengths, batch),
@@ -151,19 +151,10 @@ def _is_number(scale: Any) -> bool:
     return isinstance(scale, int | float | np.floating)
 
 
-def _bounds(
-    causal: bool, window: Any, queries: int, keys: int
-) -> tuple[int | None, int | None]:
-    """How many positions before and after itself a query sees.
-
-    `None` is no bound, as one that hides none of so many keys from so many queries.
-    """
+def _bounds(causal: bool, window: Any) -> tuple[int | None, int | None]:
+    """How many positions before and after itself a query sees, if there are bounds."""
     left, right = (None, None) if window is None else _window(window)
-    if causal:
-        right = 0
-    if left is not None and left >= queries - 1:
-        left = None
-    return left, None if right is not None and right >= keys - 1 else right
+    return left, 0 if causal else right
 
 
 def _within(

@@ -140,12 +140,16 @@ def seen(
     """Which keys in columns the queries in rows see by their positions, if not all."""
     found = None
     if right is not None:
-        last = np_.add(rows, right) if right else rows
-        found = np_.greater_equal(last, columns)
+        found = _within(np_.subtract(columns, rows), right)
     if left is not None:
-        late = np_.less_equal(rows, np_.add(columns, left))
+        late = _within(np_.subtract(rows, columns), left)
         found = late if found is None else np_.logical_and(found, late)
     return found
+
+
+def _within(distances: Array, bound: int) -> Array:
+    """Which of some distances are within a bound, which may be larger than any."""
+    return np_.less_equal(distances, min(bound, 2**31 - 1))
 
 
 def _is_bounded(attended: Attended) -> bool:

@@ -139,9 +139,11 @@ def test_what_is_one_equation():
     wide = (3 * B, T, N, H)
     both = [("forward", wide), ("gradients", wide)]
     assert equations(fnx.vmap(gradient, axes), *arrays) == both
-    # Keys that members share are not repeated for them.
+    # Keys that members share are repeated for them, but not for few queries.
     axes, arrays = maps((1, 0, 0))
-    assert not equations(fnx.vmap(one("causal"), axes), *arrays)
+    assert equations(fnx.vmap(one("causal"), axes), *arrays) == [("forward", wide)]
+    few = arrays[0][..., :1, :, :], *arrays[1:]
+    assert not equations(fnx.vmap(one("causal"), axes), *few)
     assert not equations(made_of_operations("causal"), Q, KEY, VALUE)
     scaled = functools.partial(nn.dot_product_attention, Q, KEY, VALUE)
     assert not equations(lambda scale: scaled(scale=scale), 0.3)

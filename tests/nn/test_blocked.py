@@ -200,3 +200,37 @@ def test_one_program_serves_any_size(rng):
         attended = Attended(8**-0.5, None, 0)
         np.testing.assert_allclose(function(q, k, v), expected(q, k, v, attended))
     assert function.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("mapped", [(0, None, None), (None, 0, 0), (0, 0, None)])
+def test_what_members_share_is_still_attention_by_blocks(mapped, rng):
+    q, k, v = drawn(rng, (1, 256, 256, 2, 2, 16), np.float32)
+    stacks = [
+        x if way is None else np.stack([x, 2 * x, x - 1])
+        for x, way in zip((q, k, v), mapped, strict=True)
+    ]
+
+    def one(q, k, v):
+        return fnx.nn.dot_product_attention(q, k, v, is_causal=True)
+
+    every = fnx.vmap(one, in_axes=mapped)
+    assert arena(every, *stacks) < 3 * 2 * 4 * 256 * 256
+    attended = Attended(0.25, None, 0)
+    whole = [
+        np.stack([x] * 3) if way is None else x
+        for x, way in zip(stacks, mapped, strict=True)
+    ]
+    want = [expected(*row, attended) for row in zip(*whole, strict=True)]
+    np.testing.assert_allclose(every(*stacks), want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_window_of_any_size_is_one_program(rng):
+    function = fnx.jit(
+        lambda q: fnx.nn.dot_product_attention(q, q, q, local_window_size=(100, 0)),
+        dynamic={"q": 1},
+    )
+    for length in (70, 130, 257):
+        q = drawn(rng, (1, length, length, 1, 1, 8))[0]
+        attended = Attended(8**-0.5, 100, 0)
+        np.testing.assert_allclose(function(q), expected(q, q, q, attended))
+    assert function.cache_info().misses == 1
