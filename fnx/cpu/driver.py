@@ -221,6 +221,7 @@ class Driver:
             "%given.back = atomicrmw or ptr %free.a, i64 %bit release",
         ]
         inner.module.declare("llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
+        inner.module.declare("sched_yield", "declare i32 @sched_yield()")
         inner.module.define(inner.text(), brief=True)
         outer.external(RUN, "void", "ptr, ptr, i64, i64")
         self.stretches(step, share, f"ptr @{inner.name}, ptr {array}", array, count + 3)
@@ -415,7 +416,10 @@ def _taken_arena(slot: int, nbytes: int) -> list[str]:
         "seek:",
         "%free = load atomic i64, ptr %free.a monotonic, align 8",
         "%some = icmp ne i64 %free, 0",
-        "br i1 %some, label %take, label %seek",
+        "br i1 %some, label %take, label %wait",
+        "wait:",
+        "call i32 @sched_yield()",
+        "br label %seek",
         "take:",
         "%number = call i64 @llvm.cttz.i64(i64 %free, i1 true)",
         "%less = sub i64 %free, 1",

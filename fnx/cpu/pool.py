@@ -474,6 +474,7 @@ done:
 
 ; Makes the pool new in a forked process, which has none of its workers.
 define void @fnx_forget() {
+  store i64 0, ptr @missed
   store i32 0, ptr @started
   store i32 0, ptr @ending
   store i32 0, ptr @busy
